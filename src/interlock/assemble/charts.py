@@ -430,26 +430,36 @@ class BoundChart(Generic[C]):
         # The kernel is made again after unpickling: generated functions cannot be pickled.
         return {**{name: value for name, value in self.__dict__.items() if name != "step"}, "_kernel": None}
 
-    def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
-        """Register a pure function of (context, event) as the guard with this name."""
-        return self._register(name, self.guards, self.chart.guards, "guard")
+    def guard(self, name: str, *, other_revisions: bool = False) -> Callable[[AnyFunction], AnyFunction]:
+        """Register a pure function of (context, event) as the guard with this name.
 
-    def assign(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
-        """Register a pure function of (context, event) that returns a mapping of fields to values."""
-        return self._register(name, self.assigns, self.chart.assigns, "assign")
+        With `other_revisions`, this chart need not use the name: entities of an earlier or later revision do. So code
+        is deployed before the chart that names it, and stays while entities are on the last one that does.
+        """
+        return self._register(name, self.guards, self.chart.guards, "guard", other_revisions=other_revisions)
 
-    def handler(self, name: str, *, cpu: bool = False, heartbeat: str | None = None) -> HandlerDecorator:
+    def assign(self, name: str, *, other_revisions: bool = False) -> Callable[[AnyFunction], AnyFunction]:
+        """Register a pure function of (context, event) that returns a mapping of fields to values.
+
+        `other_revisions` is as in `guard`.
+        """
+        return self._register(name, self.assigns, self.chart.assigns, "assign", other_revisions=other_revisions)
+
+    def handler(
+        self, name: str, *, cpu: bool = False, heartbeat: str | None = None, other_revisions: bool = False
+    ) -> HandlerDecorator:
         """Register the function that performs a named action or an invoke.
 
         A coroutine function runs in the event loop, a plain function in a thread, and with `cpu` in a separate process.
         With a `heartbeat` such as "30s", an attempt without heartbeat for that long fails like one that times out.
+        `other_revisions` is as in `guard`.
 
         Raises UsageError for a name that the chart does not use, a second function under one name, and a function that
         cannot be called with an attempt.
         """
         from interlock.effects.signatures import check_handler
 
-        register = self._register(name, self.handlers, self.chart.handlers, "handler")
+        register = self._register(name, self.handlers, self.chart.handlers, "handler", other_revisions=other_revisions)
         beat_ms = None if heartbeat is None else parse_duration(str(heartbeat))
         if heartbeat is not None and not beat_ms:
             message = f"invalid heartbeat of `{name}`: {heartbeat!r:.60} is not a duration"
@@ -507,13 +517,20 @@ class BoundChart(Generic[C]):
         return register
 
     def _register(
-        self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str
+        self,
+        name: str,
+        functions: dict[str, Callable[..., Any]],
+        known: tuple[str, ...],
+        what: str,
+        *,
+        other_revisions: bool,
     ) -> Callable[[AnyFunction], AnyFunction]:
         if not isinstance(name, str):
             hint = f'write @chart.{what}("name")'
             raise UsageError(f"a {what} must be registered by name", code=f"{what}.unknown", hint=hint)
-        if name not in known:
-            hint = suggestion(name, known) or f"it uses {', '.join(known) or 'none'}"
+        if name not in known and not other_revisions:
+            used = ", ".join(known) or "none"
+            hint = suggestion(name, known) or f"it uses {used}; if another revision uses it: other_revisions=True"
             raise UsageError(
                 f"chart `{self.chart.kind}` does not use a {what} `{name}`", code=f"{what}.unknown", hint=hint
             )

@@ -222,6 +222,13 @@ DOWNTIME_MS_MIN = 30_000
 DOWNTIMES_MAX = 1_000
 """Downtimes that a store remembers: one a day for almost three years. Earlier ones are ignored."""
 
+SEEN_DAYS = 400
+"""Days that a store counts states and events by day: a year, and the weeks in which last year's season is compared."""
+
+SEEN_NAMES_MAX = 1_000
+"""Names of states, or of events, of a kind that a store counts: several times as many as a large chart has. Senders
+choose the names of refused events, so there must be an end; further names are counted together."""
+
 RECONCILE_PAGE = 64
 """Entities that a reconciler lists in one page: few enough that most are unchanged when their turn comes."""
 

@@ -565,7 +565,7 @@ def missing_functions(chart: Chart, names: tuple[str, ...]) -> UnavailableError:
     """Return the error for functions that a definition names and this process does not have."""
     shown = ", ".join(f"`{each}`" for each in names)
     message = f"revision {chart.revision} of `{chart.kind}` needs {shown}, which this process does not register"
-    hint = "deploy the code first, then the chart; or register the function on the newest chart of this kind"
+    hint = "register it on the newest chart of this kind, with other_revisions=True if that chart does not name it"
     return UnavailableError(message, code="function.missing", hint=hint)
 
 

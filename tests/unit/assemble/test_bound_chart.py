@@ -61,11 +61,11 @@ def test_a_decorator_returns_its_function() -> None:
     ("what", "name", "hint"),
     [
         ("guard", "enogh", 'did you mean "enough"?'),
-        ("guard", "q", "it uses enough"),
+        ("guard", "q", "it uses enough; if another revision uses it: other_revisions=True"),
         ("assign", "counts", 'did you mean "count"?'),
         ("handler", "send_reciept", 'did you mean "send_receipt"?'),
-        ("handler", "q", "it uses send_receipt, ship"),
-        ("handler", "enough", "it uses send_receipt, ship"),
+        ("handler", "q", "it uses send_receipt, ship; if another revision uses it: other_revisions=True"),
+        ("handler", "enough", "it uses send_receipt, ship; if another revision uses it: other_revisions=True"),
     ],
 )
 def test_a_name_that_the_chart_does_not_use_cannot_be_registered(what: str, name: str, hint: str) -> None:
@@ -80,6 +80,20 @@ def test_nothing_can_be_registered_for_a_chart_without_functions() -> None:
     with pytest.raises(UsageError) as caught:
         loads("interlock: 1\nkind: x\nstates: {a: {}}").guard("enough")
     assert "guard.unknown" == caught.value.code
+
+
+def test_a_function_that_only_another_revision_uses_is_registered_on_purpose() -> None:
+    chart = order()
+    chart.guard("rich", other_revisions=True)(lambda context, event: True)
+    chart.assign("note", other_revisions=True)(lambda context, event: {"n": 1})
+    chart.handler("refund", other_revisions=True)(lambda attempt: None)
+
+    assert ({"enough", "rich"}, {"count", "note"}, {"refund"}) == (
+        set(chart.guards),
+        set(chart.assigns),
+        set(chart.handlers),
+    )
+    assert ("open",) == chart.start(entity="order/1").snapshot.configuration
 
 
 def test_a_chart_does_not_run_before_its_functions_are_registered() -> None:

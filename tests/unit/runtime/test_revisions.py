@@ -307,6 +307,17 @@ async def test_a_stored_definition_uses_the_functions_of_the_charts_of_its_kind(
     assert 200 == presses(receipt)  # the newest chart's
 
 
+@pytest.mark.parametrize("newest", [LAMP, NEWER])
+async def test_code_is_deployed_before_the_chart_that_names_it_and_stays_after_the_last_one(newest: str) -> None:
+    store = MemoryStore()
+    await lamps(store, guarded()).create("lamp/1")
+    other = interlock.loads(newest)
+    other.guard("may_shine", other_revisions=True)(lambda context, event: True)
+    other.assign("count_press", other_revisions=True)(lambda context, event: {"presses": 7})
+
+    assert 7 == presses(await lamps(store, other).send("lamp/1", "pressed"))
+
+
 async def test_a_missing_function_is_refused_before_the_step_and_nothing_is_lost() -> None:
     store = MemoryStore()
     await lamps(store, guarded()).create("lamp/1")

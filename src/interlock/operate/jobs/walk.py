@@ -4,7 +4,9 @@ Rule 1: a bulk saves a whole page of entities before it sends to the first of th
 to the same entities again, under the same keys and at the same versions.
 Rule 2: a dry run is the same walk with a dry run of each send.
 Rule 3: while the store is unavailable, the walk waits and retries with the same key.
-Rule 4: a paused job saves nothing, and no progress is saved while a user pauses, resumes or cancels the job.
+Rule 4: an entity that changed since it was listed is skipped, unless only its revision changed: a move to a newer chart
+is no reason to leave it out.
+Rule 5: a paused job saves nothing, and no progress is saved while a user pauses, resumes or cancels the job.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import msgspec
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
+from interlock.model.journal.entry import Receipt
 from interlock.model.keys import bulk_key
 from interlock.operate.jobs.job import ALREADY_APPLIED, Bulk, Item, Job, JobPage, MaySee
 from interlock.operate.jobs.store import JobStore
@@ -137,10 +140,7 @@ class JobWalker:
             if bulk.dry_run:
                 receipt = await runtime.dry_run(item.entity, bulk.event, bulk.payload, principal=principal)
             else:
-                key = bulk_key(job.id, item.entity)
-                receipt = await runtime.submit(
-                    item.entity, bulk.event, bulk.payload, key=key, expected=item.version, principal=principal
-                )
+                receipt = await self._submit(job, bulk, item)
         except ConflictError:
             return "skipped", "changed since the dry run"
         except UnavailableError:
@@ -150,6 +150,18 @@ class JobWalker:
         if receipt.outcome == "duplicate":  # the key belongs to this job, so the job itself sent it before
             return "applied", ALREADY_APPLIED
         return receipt.outcome, receipt.reason
+
+    async def _submit(self, job: Job, bulk: Bulk, item: Item) -> Receipt:
+        """Send to one entity at the version at which it was listed. Raises ConflictError if it changed."""
+        key = bulk_key(job.id, item.entity)
+        send = partial(self._runtime.submit, item.entity, bulk.event, bulk.payload, key=key, principal=bulk.principal)
+        try:
+            return await send(expected=item.version)
+        except ConflictError:
+            snapshot = await self._runtime.state(item.entity)
+            if not snapshot.moved == snapshot.version == item.version + 1:
+                raise
+            return await send(expected=snapshot.version)
 
     async def _save_if_due(self, run: Run) -> None:
         saved_ms = run.job.noted_ms

@@ -1,0 +1,365 @@
+"""A rolling deployment: processes on two revisions serve one store while they are restarted and killed.
+
+Four worker processes begin on the older revision. Two are restarted with the newer one, and the two pairs serve 64
+clients for most of the run. At any moment a process is killed or restarted. At the end the other two are restarted with
+the newer revision. A client sends a request to any process, and sends it again under the same key when that process is
+gone. Then everything is read and checked (`findings`).
+
+    python -m tests.crash.rolling.deployment 200      200 kills on SQLite and PostgreSQL, under both upgrade policies
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from interlock.ports.delivery import CHART_MISSING_CODES
+from tests.crash.kills.forked_workers import Worker, started
+from tests.crash.rolling.charts import Edition, Policy
+from tests.crash.rolling.findings import Findings, check
+from tests.crash.rolling.process import serve
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.postgres_server import NoServerError, new_schema
+
+SLOTS = 4
+ROLLED = 2
+"""Processes that get the newer revision first."""
+
+ANSWERS_BETWEEN = (20, 120)
+"""Answers that are heard between two kills."""
+
+PAUSE_SECONDS_MAX = 0.02
+"""A kill follows the last of these answers after up to so long, so that it is not always at the start of a commit."""
+
+CREATED_SHARE = 0.03
+"""How many requests create an entity."""
+
+RESTART_SHARE = 0.3
+"""How often a kill is followed by an orderly restart of another process."""
+
+RETRY_SECONDS = 0.02
+REFUSALS_MAX = 25
+"""Answers that no process knows the revision, before a client gives up a request; without a fault there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much a deployment is put through."""
+
+    kills: int = 12
+    clients: int = 64
+    entities: int = 48
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class Counts:
+    """The result: kills, and what is wrong. `facts` says what happened, `problems` the first findings of each kind."""
+
+    kills: int = 0
+    lost: int = 0
+    locked: int = 0
+    wrong_revision: int = 0
+    other: int = 0
+    facts: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong, and something happened."""
+        return self.kills > 0 and not (self.lost or self.locked or self.wrong_revision or self.other)
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of another run."""
+        self.kills += other.kills
+        self.lost += other.lost
+        self.locked += other.locked
+        self.wrong_revision += other.wrong_revision
+        self.other += other.other
+        self.facts += other.facts
+        self.problems += other.problems
+        self.skipped += other.skipped
+
+
+def run(sizes: Sizes) -> Counts:
+    """Deploy on SQLite and PostgreSQL, with entities that move and with pinned ones. Without a server: SQLite only."""
+    counts = Counts()
+    with tempfile.TemporaryDirectory(prefix="interlock-rolling-") as folder:
+        for policy in ("safe", "pinned"):
+            counts.add(deploy(f"sqlite:///{Path(folder) / policy}.db", sizes, policy=policy))
+            try:
+                url = new_schema()
+            except NoServerError as error:
+                counts.skipped.append(f"rolling deployment, postgres: {error}")
+                continue
+            counts.add(deploy(url, sizes, policy=policy))
+    return counts
+
+
+def deploy(url: str, sizes: Sizes, *, policy: Policy = "safe", code_first: bool = True, fault: str = "") -> Counts:
+    """Deploy the newer revision on one store, then check everything.
+
+    Without `code_first`, the older processes lack the function that the newer chart names. `fault` is one of
+    `process.FAULTS`.
+    """
+    deployment = _Deployment(url, sizes, policy, code_first, fault)
+    asyncio.run(deployment.run())
+    findings = deployment.findings
+    asyncio.run(check(url, policy, deployment.accepted, deployment.refused, findings))
+    counts = Counts(
+        deployment.kills,
+        len(findings.lost),
+        len(findings.locked),
+        len(findings.wrong_revision),
+        len(findings.other),
+        deployment.facts + findings.facts,
+    )
+    for each in (findings.lost, findings.locked, findings.wrong_revision, findings.other):
+        counts.problems += each[:5]
+    return counts
+
+
+class _Process:
+    """A running worker process, as the clients see it."""
+
+    def __init__(self, worker: Worker, edition: Edition) -> None:
+        self.edition = edition
+        self._worker = worker
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._number = 0
+        self.is_ready = False
+        self.is_gone = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Wait until the process answers, or has ended."""
+        connection = socket.socket(fileno=os.dup(self._worker.pipe.fileno()))
+        self._reader, self._writer = await asyncio.open_connection(sock=connection, limit=1 << 20)
+        line = await self._reader.readline()
+        self._listening = asyncio.create_task(self._listen())
+        self.is_ready = bool(line)
+
+    async def ask(self, **request: object) -> dict[str, Any]:
+        """Return the answer to a request. Raises ConnectionError when the process ends before it."""
+        self._number += 1
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[self._number] = answer
+        self._writer.write(json.dumps({"id": self._number, **request}).encode() + b"\n")
+        return await answer
+
+    async def _listen(self) -> None:
+        with suppress(ConnectionError):
+            while line := await self._reader.readline():
+                if not line.endswith(b"\n"):
+                    break  # killed in the middle of an answer
+                answer = json.loads(line)
+                self._pending.pop(answer["id"]).set_result(answer)
+        self.is_ready = False
+        self.is_gone.set()
+        for each in self._pending.values():
+            each.set_exception(ConnectionResetError("the process has ended"))
+
+    async def kill(self) -> None:
+        """Kill the process."""
+        self.is_ready = False
+        self._worker.process.kill()
+        await self._end()
+
+    async def close(self) -> None:
+        """Let the process answer what it was asked and end."""
+        self.is_ready = False
+        self._writer.write_eof()
+        await self._end()
+
+    async def _end(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.is_gone.wait()
+        finally:
+            self._worker.process.kill()
+            self._worker.process.join()
+            self._writer.close()
+            self._worker.pipe.close()
+            self._worker.process.close()
+
+
+class _Deployment:
+    """One run: the processes, the clients, and what the clients were answered."""
+
+    def __init__(self, url: str, sizes: Sizes, policy: Policy, code_first: bool, fault: str) -> None:
+        self._url, self._sizes, self._policy, self._code_first, self._fault = url, sizes, policy, code_first, fault
+        self._chance = random.Random(sizes.seed)
+        self._processes: list[_Process] = []
+        self._entities: list[str] = []
+        self._answers = 0
+        self._target = 0
+        self._reached = asyncio.Event()
+        self._is_over = False
+        self.kills = 0
+        self.accepted: dict[str, tuple[str, int]] = {}
+        self.refused: set[str] = set()
+        self.facts: Counter[str] = Counter()
+        self.findings = Findings()
+
+    async def run(self) -> None:
+        """Run the deployment."""
+        self._processes = [await self._start("older") for _ in range(SLOTS)]
+        clients: list[asyncio.Task[None]] = []
+        try:
+            for number in range(self._sizes.entities):
+                await self._request(self._chance, f"parcel/{number}", None, f"create-{number}")
+            clients = [asyncio.create_task(self._client(number)) for number in range(self._sizes.clients)]
+            storm = asyncio.create_task(self._storm())
+            await asyncio.wait({storm, *clients}, return_when=asyncio.FIRST_EXCEPTION)
+            for each in clients:
+                if each.done():
+                    each.result()
+            await storm
+            await asyncio.gather(*clients)
+            for process in self._processes:
+                await process.close()
+        except BaseException:
+            for each in clients:
+                each.cancel()
+            for process in self._processes:
+                await process.kill()
+            raise
+
+    async def _start(self, edition: Edition) -> _Process:
+        has_code = self._code_first or edition == "newer"
+        process = _Process(started(serve, self._url, edition, self._policy, has_code, self._fault), edition)
+        await process.connect()
+        if not process.is_ready:
+            self.findings.other.append(f"a process with the {edition} chart did not start")
+        return process
+
+    # The deployment
+
+    async def _storm(self) -> None:
+        kills = self._sizes.kills
+        await self._strike(max(1, kills // 10))
+        for slot in range(SLOTS - ROLLED, SLOTS):
+            await self._restart(slot, "newer")
+        await self._strike(max(1, kills * 8 // 10))
+        for slot in range(SLOTS - ROLLED):
+            await self._restart(slot, "newer")
+        await self._strike(max(1, kills - self.kills))
+        self._is_over = True
+
+    async def _strike(self, kills: int) -> None:
+        """Kill processes at random moments; restart some orderly."""
+        for _ in range(kills):
+            await self._hear(self._chance.randint(*ANSWERS_BETWEEN))
+            await asyncio.sleep(self._chance.uniform(0, PAUSE_SECONDS_MAX))
+            slot = self._chance.randrange(SLOTS)
+            edition = self._processes[slot].edition
+            await self._processes[slot].kill()
+            self.kills += 1
+            self._processes[slot] = await self._start(edition)
+            if self._chance.random() < RESTART_SHARE:
+                other = self._chance.randrange(SLOTS)
+                await self._restart(other, self._processes[other].edition)
+
+    async def _restart(self, slot: int, edition: Edition) -> None:
+        self.facts["restarts"] += 1
+        await self._processes[slot].close()
+        self._processes[slot] = await self._start(edition)
+
+    async def _hear(self, answers: int) -> None:
+        """Wait until the clients have heard this many answers."""
+        self._target = self._answers + answers
+        self._reached.clear()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self._reached.wait()
+
+    # The clients
+
+    async def _client(self, number: int) -> None:
+        chance, count = random.Random(f"{self._sizes.seed}-{number}"), 0
+        while not self._is_over:
+            count += 1
+            key = f"c{number}.{count}"
+            if chance.random() < CREATED_SHARE:
+                await self._request(chance, f"parcel/{number}-{count}", None, key)
+                continue
+            event = chance.choices(("noted", "taken", "weighed"), (6, 3, 1))[0]
+            await self._request(chance, chance.choice(self._entities), event, key)
+
+    async def _request(self, chance: random.Random, entity: str, event: str | None, key: str) -> None:
+        """Send one request, to any process, until it is answered."""
+        refusals = 0
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while refusals < REFUSALS_MAX:
+                ready = [each for each in self._processes if each.is_ready]
+                if not ready:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                process = chance.choice(ready)
+                try:
+                    answer = await process.ask(entity=entity, event=event, key=key)
+                except ConnectionError:
+                    self.facts["requests sent again"] += 1
+                    continue
+                self._count_answer()
+                if self._is_final(answer, process, entity, key):
+                    if event is None and answer.get("outcome") in ("applied", "duplicate"):
+                        self._entities.append(entity)
+                    return
+                refusals += answer.get("error") in CHART_MISSING_CODES
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _count_answer(self) -> None:
+        self._answers += 1
+        self.facts["answers"] += 1
+        if self._answers >= self._target:
+            self._reached.set()
+
+    def _is_final(self, answer: dict[str, Any], process: _Process, entity: str, key: str) -> bool:
+        """Record an answer; False if the request must be sent again."""
+        code = answer.get("error")
+        if code is None:
+            if answer["outcome"] in ("applied", "duplicate"):
+                self.accepted[key] = (entity, answer["version"])
+                self.facts[answer["outcome"]] += 1
+            else:
+                self.refused.add(key)
+                self.facts[f"{answer['outcome']} {answer['reason']}"] += 1
+            return True
+        if code == "event.unknown":  # an older process, and an entity that has not moved
+            self.refused.add(key)
+            self.facts["event.unknown"] += 1
+            return True
+        if code in CHART_MISSING_CODES:
+            self.findings.locked.append(f"{entity}: a process with the {process.edition} chart answered {code}")
+            return False
+        if answer["class"] in ("ConflictError", "UnavailableError"):
+            self.facts[f"again after {code}"] += 1
+            return False
+        self.findings.other.append(f"{entity}: {code}: {answer['message']}")
+        return True
+
+
+def main(kills: int) -> int:
+    """Run, and write the counts; 0 if nothing is wrong."""
+    counts = run(Sizes(kills=kills))
+    facts = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.facts.items()))
+    total = (
+        f"rolling: {counts.kills} kills, {counts.lost} lost, {counts.locked} locked, "
+        f"{counts.wrong_revision} wrong revision, {counts.other} other"
+    )
+    sys.stdout.write("\n".join((*counts.skipped, *counts.problems, facts, total)) + "\n")
+    return 0 if counts.is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
