@@ -403,6 +403,9 @@ MAPPING_PLACES_MAX = 100
 MAPPING_PLACEMENTS_MAX = 2_000
 """Placements of active states that are checked before a migration. The dry run checks those that entities have."""
 
+MIGRATION_STAYS_MAX = 100_000
+"""Entities that a migration remembers because they stay, so that it does not decide again until they change."""
+
 MIGRATION_GROUPS_MAX = 1_000
 """Groups of a migration's report: more than a person reads. Further entities are counted."""
 

@@ -415,7 +415,9 @@ class EntitySender:
         time_ms = max(now_ms, last_ms)
         entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
         epoch = await self._read_epoch()
-        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
+        carried = carrier.carry(
+            snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch, spread_ms=request.spread_ms
+        )
         if carried.step is None or carried.patch is None:
             return MoveResult("stays", snapshot, carried.reasons)
         event = move_event(
@@ -426,6 +428,7 @@ class EntitySender:
             principal=request.principal,
             plan=request.plan,
             dropped=carried.dropped,
+            undoes=request.undoes,
         )
         step = replace(carried.step, reason=request.why)
         key = move_key(request.plan or step.snapshot.revision, snapshot.version)
@@ -441,7 +444,7 @@ class EntitySender:
         self._after_commit(step.snapshot, time_ms, append.work)
         if step.faults:
             log_faults(append.entry, step)
-        return MoveResult("moved", step.snapshot, (), carried.dropped)
+        return MoveResult("moved", step.snapshot, (), carried.dropped, carried.overdue)
 
     async def entered_ms(self, snapshot: Snapshot, states: Iterable[str]) -> dict[str, int]:
         """Return when the entity entered some of its active states, as the store lists it."""

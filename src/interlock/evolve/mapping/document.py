@@ -87,6 +87,7 @@ class Mapping:
     states_function: StatesFunction | None = None
     context_function: ContextFunction | None = None
     source: str = "<mapping>"
+    text: str = ""
     locations: Lookup[tuple[str, ...], SourceLocation] = field(default_factory=dict, compare=False)
 
     def location(self, *path: str) -> SourceLocation:
@@ -119,13 +120,14 @@ def read_mapping(text: str | bytes, *, source: str = "<mapping>") -> Mapping:
     """Return the mapping of a YAML text. Raises DefinitionError with every problem and its place."""
     diagnostics = Diagnostics()
     node = parse_yaml(text, source=source, diagnostics=diagnostics)
-    return _read(node, source, diagnostics)
+    return replace(_read(node, source, diagnostics), text=text if isinstance(text, str) else text.decode())
 
 
 def mapping_of(
     value: object,
     *,
     source: str = "<mapping>",
+    text: str = "",
     states: StatesFunction | None = None,
     context: ContextFunction | None = None,
 ) -> Mapping:
@@ -135,7 +137,7 @@ def mapping_of(
     """
     location = SourceLocation(source)
     found = _read(Node.within(value, location), source, Diagnostics())
-    return replace(found, states_function=states, context_function=context)
+    return replace(found, text=text, states_function=states, context_function=context)
 
 
 def _read(node: Node | None, source: str, diagnostics: Diagnostics) -> Mapping:
