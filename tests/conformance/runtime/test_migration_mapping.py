@@ -111,7 +111,7 @@ async def test_a_restored_timer_fires_at_its_old_time(process: Process) -> None:
     rows = (await older.store.work.list_work(interlock.ports.work.WorkQuery(entity="ticket/1"))).rows
 
     assert due_ms + 7_000 == moved
-    assert [due_ms] == [each.due_ms for each in rows if each.id.lane == "timer"]
+    assert [due_ms] == [each.work.due_ms for each in rows if each.work.id.lane == "timer"]
 
 
 async def test_a_move_that_started_something_is_not_taken_back(process: Process) -> None:
@@ -237,13 +237,13 @@ async def test_entities_that_stay_are_asked_again_only_when_they_have_changed(
     await fill(older, 6)
     newer = process(SETTLED)
     asked: list[str] = []
-    move = type(newer.sender).move
+    move = type(newer.mover).move
 
     async def counted(self: Any, entity: str, request: Any) -> Any:
         asked.append(entity)
         return await move(self, entity, request)
 
-    monkeypatch.setattr(type(newer.sender), "move", counted)
+    monkeypatch.setattr(type(newer.mover), "move", counted)
     report = await apply(newer, TO_SETTLED.replace("paid: settled", "paid: {stay: true}"))
 
     assert (4, 2) == (report.moved, report.stays)

@@ -22,7 +22,7 @@ async def draft_mappings(runtime: Runtime, kind: str) -> dict[str, tuple[str, in
         names = {edition.revision, *edition.names}
         if target.is_revision(edition.revision) or edition.revision in found or (used is not None and not names & used):
             continue
-        carrier = await runtime.sender.upgrades.forward_carrier(kind, edition.revision, is_preview=True)
+        carrier = await runtime.entities.upgrades.forward_carrier(kind, edition.revision, is_preview=True)
         if isinstance(carrier, Carrier):
             text, questions = draft_mapping(carrier, edition.revision)
             found[edition.revision] = (text, len(questions))

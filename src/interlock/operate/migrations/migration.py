@@ -36,7 +36,7 @@ from interlock.operate.migrations.record import (
 from interlock.operate.migrations.report import MigrationReport, MigrationSample, Tally, outline
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
-from interlock.runtime.moves import EntityCarrier, MoveRequest
+from interlock.runtime.entities.move_request import EntityCarrier, MoveRequest
 from interlock.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class Migration:
         found = self._carriers.get((revision, is_preview))
         if found is not None:
             return found
-        carrier = await self._runtime.sender.upgrades.forward_carrier(self._kind, revision, is_preview=is_preview)
+        carrier = await self._runtime.entities.upgrades.forward_carrier(self._kind, revision, is_preview=is_preview)
         if carrier is None:
             return (f"{revision} was saved later in this store than the chart of this process",)
         made: EntityCarrier = await self._mapped(carrier, revision)
@@ -335,22 +335,22 @@ class Migration:
         return MappedCarrier(carrier, mapping)
 
     async def _plan_one(self, row: EntityRow) -> None:
-        sender = self._runtime.sender
+        entities, mover = self._runtime.entities, self._runtime.mover
         try:
             carrier = await self._carrier(row.revision, is_preview=True)
             if isinstance(carrier, tuple):
                 self._tally.add(row, carrier)
                 return
-            is_cached = row.entity in sender.snapshots
-            snapshot, last_ms = await sender.load_snapshot(row.entity)
+            is_cached = row.entity in entities.snapshots
+            snapshot, last_ms = await entities.load_snapshot(row.entity)
             if not is_cached:
-                sender.snapshots.pop(row.entity, None)
+                entities.snapshots.pop(row.entity, None)
             if self._is_newest(snapshot.revision):
                 self._tally.newest += 1
                 return
-            entered_ms = await sender.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+            entered_ms = await mover.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
             carried = carrier.carry(
-                snapshot, time_ms=max(sender.now_ms(), last_ms), entered_ms=entered_ms, spread_ms=self._spread_ms
+                snapshot, time_ms=max(entities.time.now_ms(), last_ms), entered_ms=entered_ms, spread_ms=self._spread_ms
             )
             after = None if carried.step is None else outline(carried.step.snapshot)
             self._tally.overdue += carried.overdue
@@ -375,10 +375,10 @@ class Migration:
                 "migrate",
                 plan=None if self._record is None else self._record.id,
                 principal={"id": self._who},
-                is_cached=row.entity in self._runtime.sender.snapshots,
+                is_cached=row.entity in self._runtime.entities.snapshots,
                 spread_ms=self._spread_ms,
             )
-            result = await self._runtime.sender.move(row.entity, request)
+            result = await self._runtime.mover.move(row.entity, request)
         except InterlockError as error:
             self._tally.add(row, (f"{error.code}: {error.message}",))
             return

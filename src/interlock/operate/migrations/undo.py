@@ -19,7 +19,7 @@ from interlock.operate.migrations.record import NOTE_MS, MigrationRecord, Migrat
 from interlock.operate.migrations.report import MigrationReport, Tally
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
-from interlock.runtime.moves import MoveRequest
+from interlock.runtime.entities.move_request import MoveRequest
 from interlock.runtime.runtime import Runtime
 
 
@@ -93,12 +93,12 @@ class MigrationUndo:
         return {"returned": self._tally.moved, "stays": self._tally.stays}
 
     async def _undo_one(self, row: EntityRow) -> None:
-        runtime, sender = self._runtime, self._runtime.sender
-        is_cached = row.entity in sender.snapshots
+        runtime, entities = self._runtime, self._runtime.entities
+        is_cached = row.entity in entities.snapshots
         try:
-            snapshot, _ = await sender.load_snapshot(row.entity)
+            snapshot, _ = await entities.load_snapshot(row.entity)
             if not is_cached:
-                sender.snapshots.pop(row.entity, None)
+                entities.snapshots.pop(row.entity, None)
             if snapshot.moved == 0:
                 self._tally.newest += 1
                 return
@@ -119,7 +119,7 @@ class MigrationUndo:
                 is_cached=is_cached,
                 undoes=entry.version,
             )
-            result = await sender.move(row.entity, request)
+            result = await runtime.mover.move(row.entity, request)
         except InterlockError as error:
             self._tally.add(row, (f"{error.code}: {error.message}",))
             return
