@@ -34,6 +34,7 @@ from interlock.model.codec import encode
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
 from interlock.model.document.field import UNSET, Field, complete_payload, copy_json, field_problem
+from interlock.model.document.walk import value_expressions
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX
@@ -144,6 +145,7 @@ class Carrier:
         self.old_states, self.new_states = _by_id(self.old), _by_id(self.new)
         self.names = self._names(self.diff.names)
         self.old_fields, self.new_fields = _fields(self.old), _fields(self.new)
+        self._computed = {name for name, each in self.new_fields.items() if any(value_expressions(each.default))}
         self.events = None if self.new.events is None else {each.name: each for each in self.new.events}
         self.old_written = named_states(before, self.diff.names)
         self.new_written = named_states(after, {})
@@ -396,8 +398,9 @@ class Carrier:
             return None
         if new.default is UNSET:
             return None
-        known = replace(draft.after, context=context)
-        value = self.kernel.evaluate(new.default, known, self.event(draft))
+        value = new.default
+        if new.name in self._computed:
+            value = self.kernel.evaluate(value, replace(draft.after, context=context), self.event(draft))
         problem = field_problem(value, new)
         if problem is not None:
             draft.reasons.append(f"the default of a new field is invalid: {problem}")

@@ -153,18 +153,20 @@ class _Storm:
                 self._names.append(name)
                 continue
             name = chance.choice(self._names)
-            while True:
-                try:
-                    receipt = await runtime.send(name, "counted", key=key)
-                    break
-                except (ConflictError, UnavailableError):
-                    self.counts.facts["sent again"] += 1
+            receipt = await self._send(runtime, name, key)
             if receipt.outcome not in ("applied", "duplicate"):
                 self.counts.note("locked", f"{name} answered {receipt.outcome} {receipt.reason}")
                 continue
             self._sent[name] += 1
             self._keys.setdefault(name, []).append(key)
             await asyncio.sleep(0)
+
+    async def _send(self, runtime: Runtime, name: str, key: str) -> interlock.Receipt:
+        while True:
+            try:
+                return await runtime.send(name, "counted", key=key)
+            except (ConflictError, UnavailableError):
+                self.counts.facts["sent again"] += 1
 
     # The migration
 

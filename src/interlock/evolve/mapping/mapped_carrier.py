@@ -45,6 +45,8 @@ class MappedCarrier:
         problems = check_mapping(carrier, self.mapping, self.placer)
         if problems:
             raise DefinitionError(problems, what="mapping")
+        is_known = self.mapping.states_function is None
+        self._timed = self.placer.timed_states() if is_known else frozenset(carrier.old_states)
         self.kernel, self.diff = carrier.kernel, carrier.diff
         self.old_names, self.written = carrier.old_names, carrier.written
         compiler = ActionCompiler(carrier.old, SAFE, {}, {})
@@ -53,17 +55,10 @@ class MappedCarrier:
         self._conditions = {each: compiler.value(each) for each in conditions if each is not None}
 
     def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the active states of an entity; a timer that is new counts from when they were entered."""
+        """Return the active states from whose entry a new timer counts."""
         known = (each for each in snapshot.configuration if each in self.carrier.old_states)
         found = {self.carrier.old.states[index].id for name in known for index in self._path(name)}
-        return tuple(sorted(each for each in found if each in self._timed))
-
-    @property
-    def _timed(self) -> frozenset[str]:
-        """The old states whose entities may get a timer that counts from their entry."""
-        named = {name for name, state in self.carrier.old_states.items() if name and self.placer.places(name)}
-        added = {name for name, pairs in self.carrier.timers.items() if pairs.added}
-        return frozenset(named | added)
+        return tuple(sorted(found & self._timed))
 
     def _path(self, name: str) -> list[int]:
         return self.carrier.old.path(self.carrier.old_states[name].index)

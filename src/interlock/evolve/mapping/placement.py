@@ -113,6 +113,10 @@ class Placer:
             self._found[choice] = self._place(choice)
         return self._found[choice]
 
+    def timed_states(self) -> frozenset[str]:
+        """Return the old states from whose entry a new timer counts, in the placements so far."""
+        return frozenset(old for each in self._found.values() for _, _, old in each.timers if old is not None)
+
     def timer_pairs(self, old: str, new: str) -> TimerPairs:
         """Return how the timers of an old state and the new one that continues it belong together."""
         if (old, new) not in self._pairs:
