@@ -24,7 +24,7 @@ from interlock.cli.options import (
 )
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import key_prefix_of, load_charts, project, split_words
-from interlock.cli.session import check_exists, run
+from interlock.cli.session import check_exists, frozen_heap, run
 from interlock.errors import MissingExtraError, UsageError
 from interlock.observe.acceptance import every_role
 from interlock.ports.clock import SystemClock
@@ -99,9 +99,10 @@ def serve(
             handler_defaults=project().handler_defaults if work else None,
         )
         async with opening as runtime:
-            await server.serve(
-                runtime, authentication, host=host, port=port, origins=origins, read_only=read_only, ready=ready
-            )
+            with frozen_heap():
+                await server.serve(
+                    runtime, authentication, host=host, port=port, origins=origins, read_only=read_only, ready=ready
+                )
 
     run(work_until_stopped())
     terminal.message("stopped")
