@@ -4,11 +4,14 @@ Rule 1: a query costs the same for ten entities and for ten million: it reads co
 Rule 2: populations are exact, because they are written with each step. Rates and dwell times are written every few
 seconds: they may lag, and a process that is killed loses what it had not yet written.
 Rule 3: a store may lack these (`Store.statistics` is None); its callers do without.
+Rule 4: what was seen is kept by day for `SEEN_DAYS`, then the last day only. A state counts when an entity comes to
+rest in it: one that is entered and left in the same step is not seen. Names beyond `SEEN_NAMES_MAX` are counted
+together.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +38,12 @@ DWELL_DAYS = 14
 
 RATE_MINUTES = 1_440
 """Minutes that rates are kept: a day."""
+
+SeenKind = Literal["state", "event", "refused", "timer"]
+"""What was seen: a state entered, an event in an entry, an event that changed nothing, an event that a timer sent."""
+
+OTHER_NAMES = ""
+"""The name that counts all names beyond `SEEN_NAMES_MAX`."""
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
@@ -75,6 +84,21 @@ class MinuteRates(Struct, frozen=True):
     refusals: int
 
 
+class LastSeen(Struct, frozen=True):
+    """How often something was seen since the first day that is known of it, and when last."""
+
+    what: SeenKind
+    name: str
+    first_day_ms: int
+    count: int
+    last_ms: int
+
+
+def seen_kind(source: str | None) -> SeenKind:
+    """Return what an entry shows of its event, by the event's source: it was received, or a timer has fired."""
+    return "timer" if source is not None and source.startswith("timer/") else "event"
+
+
 class Statistics(Protocol):
     """The statistics of a store."""
 
@@ -89,3 +113,6 @@ class Statistics(Protocol):
 
     async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""
+
+    async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
+        """Return what was seen of a kind, sorted by what it is and by name."""

@@ -33,7 +33,7 @@ from interlock.ports.journal_feed import (
 )
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, MinuteRates, StateCount, Statistics
+from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -54,7 +54,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
-from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
+from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class MemoryStore:
                 return Duplicate(stored.keys[entry.key])
             version = 0 if stored is None else stored.snapshot.version
             if version != append.expected:
-                self._statistics.count(append.kind, CONFLICTS, entry.event.at_ms)
+                self._statistics.count_conflict(append.kind, entry.event.at_ms)
                 return Conflict(version)
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return StaleAttempt(version)
@@ -156,7 +156,8 @@ class MemoryStore:
             before = stored.entered_ms
             stored.entered_ms, stored.tags = active_states(append, before)
             exited = [each for each in before.items() if each[0] not in stored.entered_ms]
-            self._statistics.count_step(append.kind, exited, now)
+            entered = [each for each in stored.entered_ms.items() if each[0] not in before]
+            self._statistics.count_step(append.kind, exited, entered, entry.event)
             self._work.apply(append.entity, append.work)
             return Appended(entry.version, record.head)
 
@@ -237,7 +238,7 @@ class MemoryStore:
     def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
         self.refusals += refusals
         for each in refusals:
-            self._statistics.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+            self._statistics.count_refusal(each)
 
     # Statistics: computed from all entities; only rates and dwell times are recorded
 
@@ -275,6 +276,12 @@ class MemoryStore:
                 for stored in self._entities.values()
             )
         return min(found, COUNT_MAX + 1)
+
+    async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
+        """Return what was seen of a kind."""
+        with self._lock:
+            self._check_open()
+            return self._statistics.last_seen(kind)
 
     async def refusals_before(
         self, sequence: int | None, *, principal: str | None = None, limit: int = 50

@@ -10,15 +10,19 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from interlock.model.event import Event
+from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
 from interlock.ports.refusals import Refusal, RefusalVerification
-from interlock.ports.statistics import DAY_MS, DWELL_DAYS, MINUTE_MS, DwellTimes, MinuteRates
+from interlock.ports.statistics import DAY_MS, DWELL_DAYS, MINUTE_MS, OTHER_NAMES, DwellTimes, LastSeen, MinuteRates
 from interlock.ports.store import Conflict, Store
 from interlock.stores.memory import MemoryStore
 from interlock.stores.postgres import statistics
-from interlock.stores.postgres.connection import SETTINGS
+from interlock.stores.postgres.connection import SETTINGS, run_questions
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.sql.statistics import write_statistics
+from interlock.stores.statistics_buffer import StatisticsBuffer
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
 from tests.servers.postgres.work import raw
@@ -123,6 +127,45 @@ async def test_statistics_are_written_without_being_asked_for(
         await eventually(is_written)
 
 
+async def test_what_was_seen_is_what_memory_has_seen(store: PostgresStore) -> None:
+    memory = MemoryStore()
+    for each in (memory, store):
+        await lived(each)
+        assert each.refusal_log is not None
+        await each.refusal_log.record_refusals((refusal(1), refusal(1), refusal(2)))
+    await until_written(store)
+    found = await memory.last_seen("parcel")
+
+    assert {"state", "event", "refused"} == {each.what for each in found}
+    assert found == await store.last_seen("parcel")
+
+
+def ring(buffer: StatisticsBuffer, day: int, name: str = "ring") -> None:
+    """Note an event on a day."""
+    buffer.count_step("bell", (), (), Event(name, time_ms=day * DAY_MS))
+
+
+async def test_days_and_names_beyond_the_limits_are_not_kept(store: PostgresStore) -> None:
+    buffers = [StatisticsBuffer() for _ in range(3)]
+    for day in (0, 1):
+        ring(buffers[0], day)
+        ring(buffers[0], day, "old")
+    for number in range(SEEN_NAMES_MAX - 2):
+        ring(buffers[1], SEEN_DAYS + 1, f"x{number}")
+    for number in range(50):
+        ring(buffers[2], SEEN_DAYS + 2, f"y{number}")
+    ring(buffers[2], SEEN_DAYS + 2)
+    async with store.database.connections().pool.connection() as connection:
+        for each in buffers:
+            await run_questions(connection, write_statistics(STATEMENTS, "", each))
+    found = {each.name: each for each in await store.last_seen("bell")}
+
+    assert SEEN_NAMES_MAX + 1 == len(found)
+    assert LastSeen("event", "old", DAY_MS, 1, DAY_MS) == found["old"]
+    assert LastSeen("event", "ring", (SEEN_DAYS + 2) * DAY_MS, 1, (SEEN_DAYS + 2) * DAY_MS) == found["ring"]
+    assert 50 == found[OTHER_NAMES].count
+
+
 async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresStore, url: str) -> None:
     asked(url, "DROP TABLE kind_minute")
     heard: list[object] = []
@@ -208,14 +251,16 @@ FILLED = """
     INSERT INTO entity_state SELECT '', 'parcel', 'packed', n, n::text FROM generate_series(1, 3000) AS n;
     INSERT INTO kind_minute SELECT '', 'k' || n % 7, n, 1, 0, 0 FROM generate_series(1, 3000) AS n;
     INSERT INTO state_dwell SELECT '', 'k' || n % 7, n, 's', 1, 1 FROM generate_series(1, 3000) AS n;
+    INSERT INTO seen SELECT '', 'k' || n % 7, 'event', n::text, 1, 1, 1 FROM generate_series(1, 3000) AS n;
     INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
       SELECT 't' || n % 3, 'k', '1', 'p' || n % 9, n, 'x', 'x' FROM generate_series(1, 3000) AS n;
-    ANALYZE entity_state, kind_minute, state_dwell, audit_refusal"""
+    ANALYZE entity_state, kind_minute, state_dwell, seen, audit_refusal"""
 
 
 @pytest.mark.parametrize("filled", [False, True])
 async def test_no_page_scans_a_table(store: PostgresStore, url: str, filled: bool) -> None:
-    names = ("counts", "dwell", "rates", "count_overdue", "delete_dwell", "delete_minutes")
+    counters = ("counts", "dwell", "rates", "count_overdue", "delete_dwell", "delete_minutes")
+    names = (*counters, "last_seen", "seen_names", "delete_seen")
     refusals = ("refusals", "refusals_by_principal", "refusal_chain")
     statements = {name: getattr(STATEMENTS, name) for name in (*names, *refusals)}
     async with raw(url, **SETTINGS, plan_cache_mode="force_generic_plan") as connection:

@@ -75,7 +75,7 @@ class Wire:
                 self.connection = connection
 
             async def fetch(self, statement: str, *values: Any) -> Any:
-                if not re.search("kind_minute|state_dwell|field_index", statement):  # now and then
+                if not re.search("kind_minute|state_dwell|seen|field_index", statement):  # now and then
                     wire.statements.append(NAMES.get(statement, statement))
                 wire.before(statement)
                 rows = await self.connection.fetch(statement, *values)

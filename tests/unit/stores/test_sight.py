@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.model.event import Event
 from interlock.ports.refusals import RefusalHistory, RefusalRow
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, DwellTimes, MinuteRates
 from interlock.runtime.runtime import Runtime
 from interlock.stores import memory
 from interlock.stores.sqlite import store as sqlite
-from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, StatisticsBuffer
+from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
@@ -233,15 +234,18 @@ async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
 def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
     """Two tallies are their sum; a clock that went back makes no negative stay."""
     one, other = StatisticsBuffer(), StatisticsBuffer()
-    one.count_step("lamp", [("on", 100)], 50)
-    other.count_step("lamp", [("on", 0)], 50)
-    other.count("lamp", CONFLICTS, 70_000)
+    one.count_step("lamp", [("on", 100)], [("off", 50)], Event("flip", time_ms=50))
+    other.count_step("lamp", [("on", 0)], [("off", 50)], Event("flip", time_ms=50))
+    other.count_conflict("lamp", 70_000)
+    assert other.seen  # summed before it is added
     one.add(other)
 
     assert {("lamp", "on", 0, 0): 2} == one.stays
     assert {("lamp", 0): [2, 0, 0], ("lamp", 60_000): [0, 1, 0]} == one.minutes
+    assert {("lamp", "state", "off", 0): [2, 50], ("lamp", "event", "flip", 0): [2, 50]} == one.seen
     one.clear()
     assert not one
+    assert {} == one.seen
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,38 @@ STATEMENTS = Statements(
             refusals = m.refusals + excluded.refusals""",
     delete_dwell="DELETE FROM state_dwell WHERE tenant = $1 AND kind = $2 AND day_ms < $3",
     delete_minutes="DELETE FROM kind_minute WHERE tenant = $1 AND kind = $2 AND minute_ms < $3",
+    last_seen="""
+        SELECT what, name, min(day_ms), sum(count)::bigint, max(last_ms) FROM seen
+        WHERE tenant = $1 AND kind = $2 GROUP BY what, name ORDER BY what, name""",
+    seen_names="""
+        WITH RECURSIVE found (name, day_ms, number) AS (
+          (SELECT name, day_ms, 1 FROM seen
+           WHERE tenant = $1 AND kind = $2 AND what = $3 ORDER BY name, day_ms LIMIT 1)
+          UNION ALL
+          SELECT n.name, n.day_ms, f.number + 1
+          FROM found AS f CROSS JOIN LATERAL (
+            SELECT s.name, s.day_ms FROM seen AS s
+            WHERE s.tenant = $1 AND s.kind = $2 AND s.what = $3 AND s.name > f.name
+            ORDER BY s.name, s.day_ms LIMIT 1) AS n
+          WHERE f.number < $4::integer)
+        SELECT name, day_ms FROM found""",
+    add_seen="""
+        INSERT INTO seen AS s (tenant, kind, what, name, day_ms, count, last_ms)
+        SELECT $1, i.kind, i.what, i.name, i.day_ms, i.count, i.last_ms
+        FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+          AS i (kind, what, name, day_ms, count, last_ms)
+        ORDER BY i.kind COLLATE "C", i.what COLLATE "C", i.name COLLATE "C", i.day_ms
+        ON CONFLICT (tenant, kind, what, name, day_ms) DO UPDATE
+        SET count = s.count + excluded.count, last_ms = greatest(s.last_ms, excluded.last_ms)""",
+    delete_seen="""
+        DELETE FROM seen AS s
+        USING unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS i (kind, what, name, before_ms)
+        CROSS JOIN LATERAL (
+          SELECT d.day_ms FROM seen AS d
+          WHERE d.tenant = $1 AND d.kind = i.kind AND d.what = i.what AND d.name = i.name
+          ORDER BY d.day_ms DESC LIMIT 1) AS newest
+        WHERE s.tenant = $1 AND s.kind = i.kind AND s.what = i.what AND s.name = i.name
+          AND s.day_ms < least(i.before_ms, newest.day_ms)""",
     # Refusals: one chain, so one writer at a time
     lock_refusals=LOCK_REFUSALS,
     last_refusal=SELECT_REFUSAL_HEAD,
@@ -210,6 +242,7 @@ STATEMENTS = Statements(
     correct_statistics=(
         "DELETE FROM kind_minute WHERE tenant = $1 AND minute_ms > $2::bigint",
         "DELETE FROM state_dwell WHERE tenant = $1 AND day_ms > $2::bigint",
+        "DELETE FROM seen WHERE tenant = $1 AND day_ms > $2::bigint",
     ),
     downtimes="SELECT began_ms, ended_ms FROM downtime WHERE tenant = $1 AND ended_ms > $2 ORDER BY ended_ms",
     stamped_after="""

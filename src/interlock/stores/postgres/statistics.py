@@ -17,9 +17,9 @@ from interlock.ports.store import Append
 from interlock.stores.postgres.connection import CONNECTION_LOST, run_questions
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.statements import STATEMENTS
-from interlock.stores.sql.commit_plan import CommitPlan, split_entity
+from interlock.stores.sql.commit_plan import CommitPlan
 from interlock.stores.sql.statistics import write_statistics
-from interlock.stores.statistics_buffer import CONFLICTS, REFUSALS, StatisticsBuffer
+from interlock.stores.statistics_buffer import StatisticsBuffer
 
 WRITE_SECONDS = 1.0
 """How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
@@ -36,17 +36,18 @@ class StatisticsWriter:
 
     def count_step(self, plan: CommitPlan) -> None:
         """Count a step that was committed, and the stays that ended with it."""
-        left = () if plan.changes is None else plan.changes.states_left
-        self._scheduled().count_step(plan.append.kind, left, plan.append.entry.event.at_ms)
+        changes = plan.changes
+        left, entered = ((), ()) if changes is None else (changes.states_left, changes.states_entered)
+        self._scheduled().count_step(plan.append.kind, left, entered, plan.append.entry.event)
 
     def count_conflict(self, append: Append) -> None:
         """Count a step that lost its swap."""
-        self._scheduled().count(append.kind, CONFLICTS, append.entry.event.at_ms)
+        self._scheduled().count_conflict(append.kind, append.entry.event.at_ms)
 
     def count_refusals(self, refusals: Iterable[Refusal]) -> None:
         """Count refused attempts."""
         for each in refusals:
-            self._scheduled().count(split_entity(each.entity)[0], REFUSALS, each.time_ms)
+            self._scheduled().count_refusal(each)
 
     def _scheduled(self) -> StatisticsBuffer:
         """Return the buffer; it is written within a second."""

@@ -91,6 +91,10 @@ class Statements:
     add_minutes: str
     delete_dwell: str
     delete_minutes: str
+    last_seen: str
+    seen_names: str
+    add_seen: str
+    delete_seen: str
 
     lock_refusals: str | None
     """None where only one connection writes."""

@@ -22,7 +22,7 @@ from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.projections import ProjectionStatus
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
-from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
+from interlock.ports.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -240,6 +240,10 @@ class SqlStore:
         return await self.database.read(
             lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
         )
+
+    async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
+        """Return what was seen of a kind."""
+        return await self.database.read(lambda: statistics.last_seen(self._sql, self._tenant, kind))
 
     # Work: created and finished in `append`; here it is claimed, held and released.
 

@@ -26,7 +26,7 @@ from interlock.stores.sql.field_index import IndexedFields, field_changes, index
 from interlock.stores.sqlite.connection import run_questions
 from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import newest_attempt, write_work
-from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
+from interlock.stores.statistics_buffer import StatisticsBuffer
 
 SELECT_ENTITY = """
     SELECT k.version, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes,
@@ -171,39 +171,41 @@ def write_steps(
             tip = tip_of_new_entity(entity, tenant) if found is None else JournalTip(*found[1:])
             if tip.version != expected:
                 if statistics is not None:
-                    statistics.count(kind, CONFLICTS, entry.event.at_ms)
+                    statistics.count_conflict(kind, entry.event.at_ms)
                 answers.append(Conflict(tip.version))
                 continue
         if append.fence is not None and newest_attempt(connection, name, append.fence[0]) != append.fence[1]:
             answers.append(StaleAttempt(tip.version))
             continue
         try:
-            _, line, configuration, _, after, changes = plan_commit(append, tip)
+            plan = plan_commit(append, tip)
         except CorruptionError as error:
             answers.append(error)
             continue
-        version, revision, active, tags, head, journal_bytes, entered_ms = tips_after[entity] = after
-        snapshot, time_ms = append.snapshot, entry.event.time_ms
+        after, changes, time_ms = plan.tip, plan.changes, entry.event.time_ms
+        tips_after[entity] = after
+        version, head = after.version, after.head
         values = (
             version,
-            revision,
-            configuration,
-            snapshot.ended,
-            active,
-            tags,
+            after.revision,
+            plan.configuration,
+            append.snapshot.ended,
+            after.active,
+            after.tags,
             append.snapshot_json,
             head,
-            journal_bytes,
-            entered_ms,
+            after.journal_bytes,
+            after.entered_ms,
             time_ms,
         )
         if expected:
             rows.swapped.append((*values, tenant, kind, own, expected))
         else:
             rows.created.append((*values, time_ms, tenant, kind, own))
-        rows.journal.append((tenant, kind, own, version, line, head, time_ms))
+        rows.journal.append((tenant, kind, own, version, plan.line, head, time_ms))
         rows.keys.append((tenant, kind, own, entry.key, version, time_ms))
         left: Sequence[tuple[str, int]] = ()
+        entered: Sequence[tuple[str, int]] = ()
         if changes is not None:
             left, entered = changes.states_left, changes.states_entered
             if len(left) == len(entered) == 1:
@@ -230,7 +232,7 @@ def write_steps(
         if delta.created or delta.finished or delta.cancelled:
             rows.work.append((name, delta))
         if statistics is not None:
-            statistics.count_step(kind, left, entry.event.at_ms)
+            statistics.count_step(kind, left, entered, entry.event)
         answers.append(Appended(version, head))
     rows.write(connection)
     return answers, tips_after

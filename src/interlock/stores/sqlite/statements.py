@@ -179,6 +179,27 @@ STATEMENTS = Statements(
             refusals = refusals + excluded.refusals""",
     delete_dwell="DELETE FROM state_dwell WHERE tenant = ?1 AND kind = ?2 AND day_ms < ?3",
     delete_minutes="DELETE FROM kind_minute WHERE tenant = ?1 AND kind = ?2 AND minute_ms < ?3",
+    last_seen="""
+        SELECT what, name, min(day_ms), sum(count), max(last_ms) FROM seen
+        WHERE tenant = ?1 AND kind = ?2 GROUP BY what, name""",
+    seen_names="""
+        WITH RECURSIVE found (name, number) AS (
+          SELECT min(name), 1 FROM seen WHERE tenant = ?1 AND kind = ?2 AND what = ?3
+          UNION ALL
+          SELECT (SELECT min(s.name) FROM seen AS s
+                  WHERE s.tenant = ?1 AND s.kind = ?2 AND s.what = ?3 AND s.name > found.name), number + 1
+          FROM found WHERE found.name IS NOT NULL AND number < ?4)
+        SELECT name, (SELECT min(s.day_ms) FROM seen AS s
+                      WHERE s.tenant = ?1 AND s.kind = ?2 AND s.what = ?3 AND s.name = found.name)
+        FROM found WHERE name IS NOT NULL""",
+    add_seen="""
+        INSERT INTO seen (tenant, kind, what, name, day_ms, count, last_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        ON CONFLICT (tenant, kind, what, name, day_ms) DO UPDATE
+        SET count = count + excluded.count, last_ms = max(last_ms, excluded.last_ms)""",
+    delete_seen="""
+        DELETE FROM seen WHERE tenant = ?1 AND kind = ?2 AND what = ?3 AND name = ?4 AND day_ms < ?5
+          AND day_ms < (SELECT max(s.day_ms) FROM seen AS s
+                        WHERE s.tenant = ?1 AND s.kind = ?2 AND s.what = ?3 AND s.name = ?4)""",
     # Refusals
     lock_refusals=None,
     last_refusal="SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1",
@@ -209,6 +230,7 @@ STATEMENTS = Statements(
     correct_statistics=(
         "DELETE FROM kind_minute WHERE tenant = ?1 AND minute_ms > ?2",
         "DELETE FROM state_dwell WHERE tenant = ?1 AND day_ms > ?2",
+        "DELETE FROM seen WHERE tenant = ?1 AND day_ms > ?2",
     ),
     downtimes="SELECT began_ms, ended_ms FROM downtime WHERE tenant = ?1 AND ended_ms > ?2 ORDER BY ended_ms",
     stamped_after="""

@@ -52,7 +52,7 @@ from interlock.stores.sqlite.connection import (
 )
 from interlock.stores.sqlite.files import CALLS, Connection, DatabaseFiles
 from interlock.stores.sqlite.statements import STATEMENTS
-from interlock.stores.statistics_buffer import REFUSALS, StatisticsBuffer
+from interlock.stores.statistics_buffer import StatisticsBuffer
 from interlock.stores.threads.inline_policy import InlinePolicy
 
 WAL_BYTES_MAX = 8_388_608
@@ -353,7 +353,7 @@ class SqliteWriter:
             self._connection.execute(ROLLBACK_STEP)
         else:
             for each in refusals:
-                statistics.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+                statistics.count_refusal(each)
         self._connection.execute(RELEASE)
 
     def _write_statistics(self) -> bool:
