@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from interlock.evolve.refold import RefoldReport
+    from interlock.evolve.shadow import ShadowReport
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
@@ -60,8 +62,9 @@ if TYPE_CHECKING:
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.join.joined import AsyncJoined, Joined
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
-    from interlock.runtime.request_checks import SendOptions
+    from interlock.runtime.request_checks import CreateOptions, SendOptions
     from interlock.runtime.runtime import Runtime
+    from interlock.runtime.shadow_run import ShadowRun
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
 
@@ -78,6 +81,7 @@ _HOMES = {
     "ConflictError": "interlock.errors",
     "Consumer": "interlock.runtime.consumer",
     "CorruptionError": "interlock.errors",
+    "CreateOptions": "interlock.runtime.request_checks",
     "DefinitionError": "interlock.errors",
     "Delivery": "interlock.runtime.consumer",
     "DeniedError": "interlock.errors",
@@ -108,9 +112,12 @@ _HOMES = {
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
+    "RefoldReport": "interlock.evolve.refold",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
     "SendOptions": "interlock.runtime.request_checks",
+    "ShadowReport": "interlock.evolve.shadow",
+    "ShadowRun": "interlock.runtime.shadow_run",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
@@ -144,6 +151,7 @@ __all__ = (
     "ConflictError",
     "Consumer",
     "CorruptionError",
+    "CreateOptions",
     "DefinitionError",
     "Delivery",
     "DeniedError",
@@ -173,9 +181,12 @@ __all__ = (
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
+    "RefoldReport",
     "RejectedError",
     "Runtime",
     "SendOptions",
+    "ShadowReport",
+    "ShadowRun",
     "Snapshot",
     "SourceLocation",
     "Step",

@@ -39,7 +39,7 @@ from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
-from interlock.runtime.request_checks import SendOptions
+from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
 from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
@@ -47,8 +47,10 @@ from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
+    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""
@@ -150,22 +152,12 @@ class BlockingRuntime:
         self._loop.close()
         self._pipes.clear()  # closes them
 
+    @passes_on_to(Runtime.create)
     def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
-        **unknown: Any,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """As `Runtime.create`."""
-        created = self.runtime.create(
-            entity, context, key=key, principal=principal, trace=trace, reason=reason, **unknown
-        )
-        return self._wait(created)
+        return self._wait(self.runtime.create(entity, context, **options))
 
     @overload
     def send(
@@ -179,35 +171,13 @@ class BlockingRuntime:
     @overload
     def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
 
-    def send(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        expected: int | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        sent_ms: int | None = None,
-        reason: str | None = None,
-        **unknown: Any,
-    ) -> Receipt:
+    @passes_on_to(Runtime.send)
+    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """As `Runtime.send`."""
-        sent = cast("Any", self.runtime).send(  # the overloads describe what callers may write
-            entity,
-            event,
-            payload,
-            key=key,
-            expected=expected,
-            principal=principal,
-            trace=trace,
-            sent_ms=sent_ms,
-            reason=reason,
-            **unknown,
+        # The overloads say which payloads belong to which events.
+        return self._wait(
+            cast("Coroutine[Any, Any, Receipt]", cast("Any", self.runtime).send(entity, event, payload, **options))
         )
-        receipt: Receipt = self._wait(sent)
-        return receipt
 
     def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
         """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.
@@ -310,6 +280,24 @@ class BlockingRuntime:
     def verify_all(self) -> Generator[Verification, None, None]:
         """As `Runtime.verify_all`, as an ordinary iterator."""
         yield from self._each(self.runtime.verify_all())
+
+    def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
+        """As `Runtime.shadow`."""
+
+        async def start() -> ShadowRun:
+            return self.runtime.shadow(chart, share=share)
+
+        return self._wait(start())
+
+    def preview_refold(self, kind: str) -> RefoldReport:
+        """As `Runtime.preview_refold`."""
+        return self._wait(self.runtime.preview_refold(kind))
+
+    def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """As `Runtime.refold`."""
+        return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
-from interlock.effects.waiting import first_of
 from interlock.errors import InterlockError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
 from interlock.model.limits import LEASE_MS
@@ -24,8 +23,8 @@ from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, Leases
 from interlock.ports.projections import Projections, ProjectionStatus, Projector
 from interlock.ports.store import Store
-from interlock.runtime.feed import POLL_MS, check_kinds, feed_of
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of
 
 FAILURES_MAX = 10
 """Failures in a row before a projection stops: about five minutes, longer than a restart of a database."""
@@ -47,16 +46,16 @@ class ProjectionRunner:
     """Runs one projection in this process while it has the lease."""
 
     def __init__(
-        self, sender: EntitySender, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
+        self, entities: Entities, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
     ) -> None:
         self.name = name
-        self._sender = sender
-        self._clock = sender.clock
+        self._entities = entities
+        self._clock = entities.clock
         self._projector = projector
         self._kinds = kinds
         self._batch = batch
-        self._projections, self._leases = capabilities(sender.store)
-        self._owner = sender.clock.token()
+        self._projections, self._leases = capabilities(entities.store)
+        self._owner = entities.clock.token()
         self._writing: asyncio.Future[bool] | None = None
         self._task = asyncio.ensure_future(self._run())
 
@@ -72,34 +71,38 @@ class ProjectionRunner:
 
     async def _run(self) -> None:
         """Take batches while this process has the lease. Endless on purpose: it ends when it is cancelled or stops."""
+        with self._entities.announcements.following() as changed:
+            async with EntryWaiter(self._entities.store, self._clock, changed) as waiter:
+                await self._take_batches(waiter)
+
+    async def _take_batches(self, waiter: EntryWaiter) -> None:
         failures = 0
-        with self._sender.following() as changed:
-            while True:
-                changed.clear()
-                try:
-                    if await self._lease() is None:
-                        await wait_to_poll(self._clock, LEASE_MS / 3)
-                        continue
-                    is_last = await self._take()
-                    failures = 0
-                except UnavailableError as error:  # the store: the position is not known
-                    self._log_failure(error)
-                    await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
-                    failures = min(failures + 1, FAILURES_MAX)
+        while True:
+            waiter.changed.clear()
+            try:
+                if await self._lease() is None:
+                    await wait_to_poll(self._clock, LEASE_MS / 3)
                     continue
-                except Exception as error:  # noqa: BLE001 - whatever the function raises
-                    failures += 1
-                    if await self._record(error, is_stopped=failures >= FAILURES_MAX):
-                        return
-                    await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
-                    continue
-                if is_last:
-                    await first_of(changed.wait(), wait_to_poll(self._clock, POLL_MS))
+                is_last = await self._take()
+                failures = 0
+            except UnavailableError as error:  # the store: the position is not known
+                self._log_failure(error)
+                await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
+                failures = min(failures + 1, FAILURES_MAX)
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever the function raises
+                failures += 1
+                if await self._record(error, is_stopped=failures >= FAILURES_MAX):
+                    return
+                await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
+                continue
+            if is_last:
+                await waiter.wait()
 
     async def _take(self) -> bool:
         """Take one batch; return whether it was the last one at this moment."""
         before = await self._cursor()
-        page = await feed_of(self._sender.store).feed(before, kinds=self._kinds, limit=self._batch)
+        page = await feed_of(self._entities.store).feed(before, kinds=self._kinds, limit=self._batch)
         if page.entries or page.after != before:
             work = self._projections.project(self.name, self._projector, page.entries, before=before, after=page.after)
             self._writing = asyncio.ensure_future(work)
@@ -147,7 +150,7 @@ async def find_projection(projections: Projections, name: str) -> ProjectionStat
 
 
 def register_projection(
-    sender: EntitySender,
+    entities: Entities,
     name: str,
     kinds: object,
     batch: int,
@@ -162,7 +165,7 @@ def register_projection(
         message = f"batch={batch!r:.40} is not between 1 and {BATCH_MAX:,}"
         raise UsageError(message, code="projection.batch", hint="the default is 500 entries of one transaction")
     wanted = check_kinds(kinds)
-    projections, _ = capabilities(sender.store)
+    projections, _ = capabilities(entities.store)
 
     def start(projector: P) -> P:
         if name in started:
@@ -173,7 +176,7 @@ def register_projection(
             form = "a coroutine function: `async def`" if projections.is_async else "a plain function: `def`"
             message = f"a projection on this store is {form}"
             raise UsageError(message, code="projection.function", hint="its arguments are a connection and entries")
-        runner = started[name] = ProjectionRunner(sender, name, projector, wanted, batch)
+        runner = started[name] = ProjectionRunner(entities, name, projector, wanted, batch)
         on_close(runner.stop)
         return projector
 
