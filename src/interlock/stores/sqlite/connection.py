@@ -57,6 +57,9 @@ CACHE_KIB = 16_384
 LIBRARY_MIN = (3, 37, 0)
 """The first SQLite with STRICT tables."""
 
+LIBRARY_CHECKPOINTS_SAFELY = (3, 51, 3)
+"""The first SQLite where a checkpoint of one connection and a write of another cannot damage the file."""
+
 MOUNTS = "/proc/self/mounts"
 """Where Linux lists the mounted file systems."""
 
