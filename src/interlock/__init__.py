@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.join.joined import AsyncJoined, Joined
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
-    from interlock.runtime.request_checks import SendOptions
+    from interlock.runtime.request_checks import CreateOptions, SendOptions
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
@@ -78,6 +78,7 @@ _HOMES = {
     "ConflictError": "interlock.errors",
     "Consumer": "interlock.runtime.consumer",
     "CorruptionError": "interlock.errors",
+    "CreateOptions": "interlock.runtime.request_checks",
     "DefinitionError": "interlock.errors",
     "Delivery": "interlock.runtime.consumer",
     "DeniedError": "interlock.errors",
@@ -144,6 +145,7 @@ __all__ = (
     "ConflictError",
     "Consumer",
     "CorruptionError",
+    "CreateOptions",
     "DefinitionError",
     "Delivery",
     "DeniedError",

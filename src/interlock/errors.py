@@ -172,6 +172,16 @@ class UsageError(InterlockError, ValueError):
     code = "usage"
 
 
+class ImpureFunctionError(UsageError):
+    """A guard or assign function is not pure. Raised by the test kit. `function` is its registered name."""
+
+    code = "function.impure"
+
+    def __init__(self, message: str, *, function: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.function = function
+
+
 class InternalError(InterlockError):
     """A bug in Interlock. The message says how to report it."""
 

@@ -75,7 +75,7 @@ def test_each_wrong_program_is_rejected_at_its_line(
     wrong = {number for number, line in enumerate(lines, 1) if "# wrong " in line}
     found = checker(programs, "wrong")
 
-    assert list(range(1, 19)) == list(numbers("wrong"))
+    assert list(range(1, 20)) == list(numbers("wrong"))
     assert wrong == set(found) & wrong, sorted(lines[number - 1] for number in wrong - set(found))
     assert set(found) <= wrong, {number: found[number] for number in set(found) - wrong}
 

@@ -16,7 +16,7 @@ from interlock.assemble.charts import CONTEXT, BoundChart
 from interlock.errors import UsageError
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from interlock.stores.registry import open_store, store_opener, without_password
+from interlock.stores.registry import open_store, store_opener, without_migrations, without_password
 
 if TYPE_CHECKING:
     from interlock.effects.retry import HandlerDefaults
@@ -76,6 +76,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    migrate: bool = True,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -99,6 +100,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
     handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
+
+    With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
+    command, instead of being upgraded; a SQLite file is not created. Memory and files have no schema to upgrade.
 
     Names of handlers without a registered function are logged as a warning when the runtime runs effects: their work
     waits for a process that has them.
@@ -135,7 +139,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
         handler_defaults=handler_defaults,
         upgrade=upgrade,
     )
-    return PendingRuntime(url, store_opener(url), bound, options)
+    opener = store_opener(url)
+    return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
 
 
 def connect(
@@ -151,6 +156,7 @@ def connect(
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    migrate: bool = True,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -175,6 +181,7 @@ def connect(
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        migrate=migrate,
     )
     return pending.blocking()
 

@@ -9,8 +9,9 @@ from interlock.errors import UsageError
 from interlock.model.diagnostics import suggestion
 
 
-def check_options(unknown: Mapping[str, Any], *, call: str, known: Collection[str]) -> None:
-    """Raise UsageError for arguments that a call does not have, with the nearest name."""
-    for name in unknown:
-        hint = suggestion(name, known) or f"its arguments are {', '.join(known)}"
-        raise UsageError(f"`{call}` has no argument `{name}`", code="argument.unknown", hint=hint)
+def check_options(options: Mapping[str, Any], *, call: str, known: Collection[str]) -> None:
+    """Raise UsageError for an argument that a call does not have, with the nearest name."""
+    for name in options:
+        if name not in known:
+            hint = suggestion(name, known) or f"its arguments are {', '.join(known)}"
+            raise UsageError(f"`{call}` has no argument `{name}`", code="argument.unknown", hint=hint)

@@ -337,10 +337,10 @@ def _read(value: Any, cls: Any) -> Any:
 
 
 def _decode_hook(cls: type, value: Any) -> Any:
-    """Convert what msgspec does not know: a pydantic model inside another model."""
+    """Convert what msgspec does not know: a pydantic model inside another model. msgspec adds the place to an error."""
     if is_pydantic_class(cls):
         return _read(value, cls)
-    raise NotImplementedError(f"the type `{cls.__name__}` has no JSON form")
+    raise TypeError(f"the type `{cls.__name__}` has no JSON form")
 
 
 def _with_bytes(value: Any, annotation: Any) -> Any:

@@ -23,7 +23,7 @@ from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import MIGRATION_GROUPS_MAX, MIGRATION_RUNNING_MAX, MIGRATION_SAMPLES_MAX
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
-from interlock.runtime.moves import MoveRequest
+from interlock.runtime.entities.move_request import MoveRequest
 from interlock.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -176,26 +176,26 @@ class Migration:
         return self._target.is_revision(revision)
 
     async def _carrier(self, row: EntityRow, *, is_preview: bool) -> Carrier | tuple[str, ...]:
-        upgrades = self._runtime.sender.upgrades
+        upgrades = self._runtime.entities.upgrades
         carrier = await upgrades.forward_carrier(self._kind, row.revision, is_preview=is_preview)
         return carrier or (f"{row.revision} was saved later in this store than the chart of this process",)
 
     async def _plan_one(self, row: EntityRow) -> None:
-        sender = self._runtime.sender
+        entities, mover = self._runtime.entities, self._runtime.mover
         try:
             carrier = await self._carrier(row, is_preview=True)
             if isinstance(carrier, tuple):
                 self._tally.add(row, carrier)
                 return
-            is_cached = row.entity in sender.snapshots
-            snapshot, last_ms = await sender.load_snapshot(row.entity)
+            is_cached = row.entity in entities.snapshots
+            snapshot, last_ms = await entities.load_snapshot(row.entity)
             if not is_cached:
-                sender.snapshots.pop(row.entity, None)
+                entities.snapshots.pop(row.entity, None)
             if self._is_newest(snapshot.revision):
                 self._tally.newest += 1
                 return
-            entered_ms = await sender.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
-            carried = carrier.carry(snapshot, time_ms=max(sender.now_ms(), last_ms), entered_ms=entered_ms)
+            entered_ms = await mover.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+            carried = carrier.carry(snapshot, time_ms=max(entities.time.now_ms(), last_ms), entered_ms=entered_ms)
             self._tally.add(row, carried.reasons, carried.dropped)
         except InterlockError as error:
             self._tally.add(row, (f"{error.code}: {error.message}",))
@@ -206,8 +206,8 @@ class Migration:
             if isinstance(carrier, tuple):
                 self._tally.add(row, carrier)
                 return
-            result = await self._runtime.sender.move(
-                row.entity, MoveRequest(carrier, "migrate", is_cached=row.entity in self._runtime.sender.snapshots)
+            result = await self._runtime.mover.move(
+                row.entity, MoveRequest(carrier, "migrate", is_cached=row.entity in self._runtime.entities.snapshots)
             )
         except InterlockError as error:
             self._tally.add(row, (f"{error.code}: {error.message}",))

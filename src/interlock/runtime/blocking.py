@@ -39,7 +39,7 @@ from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
-from interlock.runtime.request_checks import SendOptions
+from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
 from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
@@ -150,22 +150,12 @@ class BlockingRuntime:
         self._loop.close()
         self._pipes.clear()  # closes them
 
+    @passes_on_to(Runtime.create)
     def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
-        **unknown: Any,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """As `Runtime.create`."""
-        created = self.runtime.create(
-            entity, context, key=key, principal=principal, trace=trace, reason=reason, **unknown
-        )
-        return self._wait(created)
+        return self._wait(self.runtime.create(entity, context, **options))
 
     @overload
     def send(
@@ -179,35 +169,13 @@ class BlockingRuntime:
     @overload
     def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
 
-    def send(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        expected: int | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        sent_ms: int | None = None,
-        reason: str | None = None,
-        **unknown: Any,
-    ) -> Receipt:
+    @passes_on_to(Runtime.send)
+    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """As `Runtime.send`."""
-        sent = cast("Any", self.runtime).send(  # the overloads describe what callers may write
-            entity,
-            event,
-            payload,
-            key=key,
-            expected=expected,
-            principal=principal,
-            trace=trace,
-            sent_ms=sent_ms,
-            reason=reason,
-            **unknown,
+        # The overloads say which payloads belong to which events.
+        return self._wait(
+            cast("Coroutine[Any, Any, Receipt]", cast("Any", self.runtime).send(entity, event, payload, **options))
         )
-        receipt: Receipt = self._wait(sent)
-        return receipt
 
     def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
         """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.

@@ -49,9 +49,9 @@ from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
+from interlock.runtime.entities.send_request import EXPIRED
 from interlock.runtime.request_checks import check_principal
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.sender import EXPIRED
 
 UNACKNOWLEDGED_MAX = 64
 """Messages that are processed at a time: the bus keeps the others."""

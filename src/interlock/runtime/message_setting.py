@@ -10,12 +10,12 @@ Rule 4: a store without facts publishes the entries of the processes that have a
 from __future__ import annotations
 
 import json
-from copy import copy
 from urllib.parse import urlsplit, urlunsplit
 
 from interlock.errors import UnavailableError
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
+from interlock.ports.store_facts import StoreFacts
 
 MESSAGES_FACT = "messages"
 
@@ -26,8 +26,8 @@ CHECKED_MS = 5_000
 class MessageSetting:
     """Whether the entries of a store are published, as one process knows it."""
 
-    def __init__(self, store: Store, clock: Clock, *, has_bus: bool = False) -> None:
-        self._facts = store.facts
+    def __init__(self, facts: StoreFacts | None, clock: Clock, *, has_bus: bool = False) -> None:
+        self._facts = facts
         self._clock = clock
         self._has_bus = has_bus
         self._read_ms: int | None = None
@@ -42,9 +42,7 @@ class MessageSetting:
 
     def fixed(self) -> MessageSetting:
         """Return the setting as it is known now, which is never stale: for a call that cannot wait for the store."""
-        setting = copy(self)
-        setting._facts = None  # noqa: SLF001 - of this class
-        return setting
+        return MessageSetting(None, self._clock, has_bus=self.is_on)
 
     async def refresh(self) -> None:
         """Read the fact. Raises UnavailableError when it was never read and cannot be read now."""

@@ -23,8 +23,8 @@ from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, Leases
 from interlock.ports.projections import Projections, ProjectionStatus, Projector
 from interlock.ports.store import Store
+from interlock.runtime.entities.entities import Entities
 from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of
-from interlock.runtime.sender import EntitySender
 
 FAILURES_MAX = 10
 """Failures in a row before a projection stops: about five minutes, longer than a restart of a database."""
@@ -46,16 +46,16 @@ class ProjectionRunner:
     """Runs one projection in this process while it has the lease."""
 
     def __init__(
-        self, sender: EntitySender, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
+        self, entities: Entities, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
     ) -> None:
         self.name = name
-        self._sender = sender
-        self._clock = sender.clock
+        self._entities = entities
+        self._clock = entities.clock
         self._projector = projector
         self._kinds = kinds
         self._batch = batch
-        self._projections, self._leases = capabilities(sender.store)
-        self._owner = sender.clock.token()
+        self._projections, self._leases = capabilities(entities.store)
+        self._owner = entities.clock.token()
         self._writing: asyncio.Future[bool] | None = None
         self._task = asyncio.ensure_future(self._run())
 
@@ -71,8 +71,8 @@ class ProjectionRunner:
 
     async def _run(self) -> None:
         """Take batches while this process has the lease. Endless on purpose: it ends when it is cancelled or stops."""
-        with self._sender.following() as changed:
-            async with EntryWaiter(self._sender.store, self._clock, changed) as waiter:
+        with self._entities.announcements.following() as changed:
+            async with EntryWaiter(self._entities.store, self._clock, changed) as waiter:
                 await self._take_batches(waiter)
 
     async def _take_batches(self, waiter: EntryWaiter) -> None:
@@ -102,7 +102,7 @@ class ProjectionRunner:
     async def _take(self) -> bool:
         """Take one batch; return whether it was the last one at this moment."""
         before = await self._cursor()
-        page = await feed_of(self._sender.store).feed(before, kinds=self._kinds, limit=self._batch)
+        page = await feed_of(self._entities.store).feed(before, kinds=self._kinds, limit=self._batch)
         if page.entries or page.after != before:
             work = self._projections.project(self.name, self._projector, page.entries, before=before, after=page.after)
             self._writing = asyncio.ensure_future(work)
@@ -150,7 +150,7 @@ async def find_projection(projections: Projections, name: str) -> ProjectionStat
 
 
 def register_projection(
-    sender: EntitySender,
+    entities: Entities,
     name: str,
     kinds: object,
     batch: int,
@@ -165,7 +165,7 @@ def register_projection(
         message = f"batch={batch!r:.40} is not between 1 and {BATCH_MAX:,}"
         raise UsageError(message, code="projection.batch", hint="the default is 500 entries of one transaction")
     wanted = check_kinds(kinds)
-    projections, _ = capabilities(sender.store)
+    projections, _ = capabilities(entities.store)
 
     def start(projector: P) -> P:
         if name in started:
@@ -176,7 +176,7 @@ def register_projection(
             form = "a coroutine function: `async def`" if projections.is_async else "a plain function: `def`"
             message = f"a projection on this store is {form}"
             raise UsageError(message, code="projection.function", hint="its arguments are a connection and entries")
-        runner = started[name] = ProjectionRunner(sender, name, projector, wanted, batch)
+        runner = started[name] = ProjectionRunner(entities, name, projector, wanted, batch)
         on_close(runner.stop)
         return projector
 

@@ -6,8 +6,9 @@ An invalid argument is a UsageError that names what is wrong; nothing was read o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, TypedDict, TypeVar
 
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.document.field import is_text
@@ -30,6 +31,15 @@ _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Unicode categories of characters that are invisible or look like a space: controls, direction marks, zero width."""
 
 
+class CreateOptions(TypedDict, total=False):
+    """The keyword arguments of `create`, for functions that pass them on: `**options: Unpack[CreateOptions]`."""
+
+    key: str | None
+    principal: Mapping[str, Any] | None
+    trace: str | None
+    reason: str | None
+
+
 class SendOptions(TypedDict, total=False):
     """The keyword arguments of `send`, for functions that pass them on: `**options: Unpack[SendOptions]`."""
 
@@ -39,6 +49,24 @@ class SendOptions(TypedDict, total=False):
     trace: str | None
     sent_ms: int | None
     reason: str | None
+
+
+CREATE_ARGUMENTS = ("context", *CreateOptions.__annotations__)
+SEND_ARGUMENTS = ("payload", *SendOptions.__annotations__)
+DRY_RUN_ARGUMENTS = ("payload", "key", "principal")
+"""Arguments of a call after its entity and event, for the error about an unknown one."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def passes_on_to(other: Callable[..., Any]) -> Callable[[F], F]:
+    """Show a function that passes `**options` on with the arguments of another one, in `help` and interactive tools."""
+
+    def decorate(function: F) -> F:
+        vars(function)["__signature__"] = signature(other)
+        return function
+
+    return decorate
 
 
 def check_entity(entity: str) -> str:

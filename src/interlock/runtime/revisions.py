@@ -21,7 +21,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -88,41 +87,65 @@ class KindPolicy:
     authorizers: dict[str, Authorizer]
 
 
-class Revisions:
-    """The revisions of one store, as a process with some charts can run and read them."""
+@dataclass(frozen=True, slots=True)
+class KnownRevisions:
+    """What a process has learned of the revisions of a store."""
 
-    def __init__(self, charts: ChartRegistry, store: Store, clock: Clock) -> None:
+    ready: dict[Name, Kernel]
+    registered: set[str]
+    stored: OrderedDict[Name, StoredRevision]
+    policies: dict[str, KindPolicy]
+
+    @classmethod
+    def none(cls) -> KnownRevisions:
+        """Return what a process knows that has just opened the store."""
+        return cls(ready={}, registered=set(), stored=OrderedDict(), policies={})
+
+    def copied(self) -> KnownRevisions:
+        """Return a copy that may be forgotten with a transaction of a caller."""
+        return KnownRevisions(
+            ready=dict(self.ready),
+            registered=set(self.registered),
+            stored=OrderedDict(self.stored),
+            policies=dict(self.policies),
+        )
+
+
+class Revisions:
+    """The revisions of one store, as a process with some charts can run and read them.
+
+    `known` is what was learned of them before. With `is_direct`, nothing waits for a task or a thread.
+    """
+
+    def __init__(
+        self,
+        charts: ChartRegistry,
+        store: Store,
+        clock: Clock,
+        *,
+        known: KnownRevisions | None = None,
+        is_direct: bool = False,
+    ) -> None:
         self.charts = charts
         self._store = store
         self._definitions = store.definitions
         self._clock = clock
-        self._ready: dict[Name, Kernel] = {}
-        self._registered: set[str] = set()
-        self._stored: OrderedDict[Name, StoredRevision] = OrderedDict()
+        self._known = known = known or KnownRevisions.none()
+        self._ready = known.ready
+        self._registered = known.registered
+        self._stored = known.stored
+        self.policies = known.policies
         self._editions: dict[str, tuple[Edition, ...]] = {}
         self._unknown: dict[Name, int] = {}
-        self.policies: dict[str, KindPolicy] = {}
         self._tasks: dict[tuple[str, ...], asyncio.Task[Any]] = {}
-        self._is_direct = False
+        self._is_direct = is_direct
 
     def on_transaction(self, store: Store) -> Revisions:
         """Return the revisions for one call on a transaction of the caller, which may save definitions with its entry.
 
-        It waits for no task and no thread, and what it saves is not known here: the transaction may be rolled back.
+        What it saves is not known here: the transaction may be rolled back.
         """
-        revisions = copy(self)
-        vars(revisions).update(
-            _store=store,
-            _definitions=store.definitions,
-            _ready=dict(self._ready),
-            _registered=set(self._registered),
-            _stored=OrderedDict(self._stored),
-            _editions={},
-            _unknown={},
-            policies=dict(self.policies),
-            _is_direct=True,
-        )
-        return revisions
+        return Revisions(self.charts, store, self._clock, known=self._known.copied(), is_direct=True)
 
     # Writing
 

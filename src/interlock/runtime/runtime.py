@@ -7,7 +7,7 @@
 5. A worker runs the effects after the append; their keys are in the entry.
 6. Results come back as events, through `EntitySender.deliver`.
 
-`sender` does all this; this module is what callers use.
+`entities.sender` does all this, after `requests` has checked the arguments; this module is what callers use.
 """
 
 from __future__ import annotations
@@ -15,30 +15,19 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
-
-from msgspec.structs import replace
 
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.arguments import check_options
-from interlock.model.convert import Model, is_model
+from interlock.model.convert import Model
 from interlock.model.diagnostics import suggestion
-from interlock.model.entity_id import kind_of
-from interlock.model.event import Event
 from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
-from interlock.model.limits import KEY_WINDOW_MS
-from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
@@ -46,8 +35,10 @@ from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
-from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
+from interlock.runtime.entities.announcements import OnWork
+from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
@@ -55,19 +46,16 @@ from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
+    CREATE_ARGUMENTS,
+    DRY_RUN_ARGUMENTS,
+    SEND_ARGUMENTS,
+    CreateOptions,
     SendOptions,
     check_entity,
-    check_event,
-    check_expected,
-    check_key,
-    check_new_entity,
-    check_principal,
     check_range,
-    check_reason,
-    check_sent,
-    check_trace,
+    passes_on_to,
 )
-from interlock.runtime.sender import EXPIRED, EntitySender, OnWork, SendRequest
+from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
@@ -79,22 +67,11 @@ if TYPE_CHECKING:
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
-EventModels = Mapping[type, tuple[str, ...]]
-"""The events of a kind that a model is declared for."""
-
-NO_MODELS: Mapping[str, EventModels] = MappingProxyType({})
-
 JsonPayload: TypeAlias = str | int | float | bool | Sequence[Any] | None
 """A payload that is neither a mapping nor a model. Most payloads are mappings, so that fields can be added."""
 
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
-
-
-CREATE_ARGUMENTS = ("context", "key", "principal", "trace", "reason")
-SEND_ARGUMENTS = ("payload", "key", "expected", "principal", "trace", "sent_ms", "reason")
-DRY_RUN_ARGUMENTS = ("payload", "key", "principal")
-"""Arguments of a call after its entity and event, for the error about an unknown one."""
 
 
 class Runtime:
@@ -118,14 +95,17 @@ class Runtime:
         self.gate = gate
         self.models = models
         self.drain_ms = DRAIN_MS
-        self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
-        self.revisions = self.sender.revisions
+        self.entities = Entities.open(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.revisions = self.entities.revisions
+        self._admission = Admission(gate)
+        self._requests = CallerRequests(self.entities, self._admission, models)
+        self.sender = self._requests.sender
+        self.mover = self._requests.mover
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
-            self.sender.on_work(self.ringer.ring_for)
+            self.entities.announcements.on_work(self.ringer.ring_for)
         if store.wakeups is not None:
-            self.sender.on_entry = store.wakeups.ring_entries
-        self._admission: Admission | ThreadAdmission = Admission(gate)
+            self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._projections: dict[str, ProjectionRunner] = {}
@@ -135,16 +115,9 @@ class Runtime:
 
     # Writing
 
+    @passes_on_to(CallerRequests.create)
     async def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
-        **unknown: Any,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """Create an entity. The same key again is `duplicate`; another key is `rejected`, `entity.exists`.
 
@@ -152,26 +125,8 @@ class Runtime:
         RejectedError when the chart refuses the context, UsageError when the context has no JSON form, and
         (`key.reused`) when the key belongs to an event of the entity.
         """
-        if unknown:
-            check_options(unknown, call="create", known=CREATE_ARGUMENTS)
-        kind = check_entity(entity)
-        sender = check_principal(principal)
-        check_trace(trace)
-        check_reason(reason)
-        if key is not None:
-            check_key(key)
-        try:
-            check_new_entity(entity)
-        except UsageError:
-            if await self.store.load(entity) is None:
-                raise
-        kernel = self.charts.for_new_entity(kind)
-        values = context_values(context)
-        with self._admission.admit():
-            receipt = await self.sender.create(
-                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
-            )
-            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+        check_options(options, call="create", known=CREATE_ARGUMENTS)
+        return await self._requests.create(entity, context, **options)
 
     @overload
     async def send(
@@ -219,14 +174,17 @@ class Runtime:
         """
         if unknown:
             check_options(unknown, call="send", known=SEND_ARGUMENTS)
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
-        if key is None:
-            request = replace(request, key=f"_{self.clock.token()}")
-        with self._admission.admit():
-            receipt = await self.sender.send(entity, request)
-            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+        return await self._requests.send(
+            entity,
+            event,
+            payload,
+            key=key,
+            expected=expected,
+            principal=principal,
+            trace=trace,
+            sent_ms=sent_ms,
+            reason=reason,
+        )
 
     async def submit(
         self,
@@ -245,11 +203,17 @@ class Runtime:
 
         The event carries `key.name` as its id and key. Raises as `send` does.
         """
-        request = self._request(entity, event, payload, None, principal, trace, expected, sent_ms, reason)
-        named = replace(request.event, id=key.name, key=key.name)
-        with self._admission.admit():
-            request = replace(request, event=named, key=key.key, former_key=key.former)
-            return await self._answer(request, await self.sender.send(entity, request))
+        return await self._requests.submit(
+            entity,
+            event,
+            payload,
+            key=key,
+            expected=expected,
+            principal=principal,
+            trace=trace,
+            sent_ms=sent_ms,
+            reason=reason,
+        )
 
     async def dry_run(
         self,
@@ -264,95 +228,7 @@ class Runtime:
         """Return what `send` would answer now, by the same rules. Nothing is written, not even a refusal."""
         if unknown:
             check_options(unknown, call="dry_run", known=DRY_RUN_ARGUMENTS)
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal)
-        return await self._answer(request, await self.sender.dry_run(entity, request))
-
-    def _event_of(self, entity: str, model: object, payload: object) -> str:
-        """Return the name of the event that a model is the payload of."""
-        if not is_model(model):
-            hint = 'write send("order/1", "payment.confirmed", {...}), or send a model that `load` knows'
-            message = f"the event must be a name or a model, got {type(model).__name__}"
-            raise UsageError(message, code="event.malformed", hint=hint)
-        name, kind = type(model).__name__, check_entity(entity)
-        if payload is not None:
-            hint = "send the model alone, or an event name and a payload"
-            raise UsageError(f"`{name}` is a payload, and another payload was given", code="event.malformed", hint=hint)
-        models = self.models.get(kind, {})
-        events = next((models[cls] for cls in type(model).__mro__ if cls in models), ())
-        if len(events) == 1:
-            return events[0]
-        if events:
-            message = f"`{name}` is the model of several events of `{kind}`: {', '.join(events)}"
-            raise UsageError(message, code="event.ambiguous", hint=f'write send(..., "{events[0]}", {name}(...))')
-        known = ", ".join(sorted(cls.__name__ for cls in models))
-        hint = f'its models are {known}; write load(..., models={{"event.name": {name}}})'
-        if not known:
-            hint = f'write load(..., models={{"event.name": {name}}}), or name the event'
-        raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
-
-    async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
-        """Return a receipt, with the entity as it is now if it is a duplicate.
-
-        Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
-        revision of the kind accepts.
-        """
-        if receipt.outcome == "duplicate":
-            return await self._with_snapshot(receipt)
-        if receipt.outcome == "rejected" and receipt.reason in (UNKNOWN_EVENT, "payload"):
-            kind, name = kind_of(receipt.entity), request.event.name
-            if receipt.reason == UNKNOWN_EVENT:
-                mistake = self.charts.unknown_event(kind, name)
-            else:
-                mistake = self.charts.payload_mistake(kind, name, request.event.data)
-            if mistake is not None:
-                raise mistake
-        return receipt
-
-    async def _with_snapshot(self, receipt: Receipt) -> Receipt:
-        """Return the receipt of a duplicate with the entity as it is now."""
-        snapshot, _ = self.sender.snapshots.get(receipt.entity) or await self.sender.load_snapshot(receipt.entity)
-        with suppress(UnavailableError):  # its states can then be asked for
-            await self.revisions.for_preview(snapshot, needs_functions=False)
-        return replace(receipt, snapshot=snapshot)
-
-    def _request(
-        self,
-        entity: str,
-        event: str,
-        payload: Any,
-        key: str | None,
-        principal: Mapping[str, Any] | None,
-        trace: str | None = None,
-        expected: int | None = None,
-        sent_ms: int | None = None,
-        reason: str | None = None,
-    ) -> SendRequest:
-        """Check the arguments of a send. Most are absent, and an absent one costs no check."""
-        if type(entity) is not str or entity not in self.sender.snapshots:  # cached ids were checked before
-            check_entity(entity)
-        check_event(event)
-        sender = None if principal is None else check_principal(principal)
-        if trace is not None:
-            check_trace(trace)
-        if reason is not None:
-            check_reason(reason)
-        if key is not None:
-            check_key(key)
-        if expected is not None:
-            check_expected(expected)
-        if sent_ms is not None:
-            check_sent(sent_ms)
-        if payload is not None and payload_problem(payload) is not None:
-            payload = json_payload(payload, what=f"the payload of `{event}`", code="event.payload")
-        mistake, refusal = self.charts.unknown_event(kind_of(entity), event), None
-        if mistake is not None:
-            refusal = Fault(UNKNOWN_EVENT, mistake.message)
-        elif sent_ms is not None and sent_ms < self.clock.now_ms() - KEY_WINDOW_MS:
-            refusal = EXPIRED
-        sent = Event(event, payload, key, key, sender)
-        return SendRequest(sent, key or "_", expected, trace, refusal, reason, sent_ms=sent_ms)
+        return await self._requests.dry_run(entity, event, payload, key=key, principal=principal)
 
     # Writing in a transaction of the caller
 
@@ -383,22 +259,15 @@ class Runtime:
 
             if self.store.joins is None:
                 raise unsupported_error("a transaction with this store", "use a store in SQLite or PostgreSQL")
-            self._join_calls = JoinCalls(self, self.store.joins, self.sender, loop)
+            self._join_calls = JoinCalls(self.entities, self.store.joins, self._requests_on, loop)
             self.on_close(self._join_calls.stop)
         return self._join_calls
 
-    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Runtime:
-        """Return this runtime for one call on a transaction of the caller. It may be used in any thread."""
-        runtime = copy(self)
-        assert isinstance(self._admission, Admission)
-        sender = self.sender.on_transaction(store, on_work)
-        vars(runtime).update(
-            store=store,
-            sender=sender,
-            revisions=sender.revisions,
-            _admission=self._admission.of_any_thread(),
+    def _requests_on(self, store: JoinedStore, on_work: OnWork) -> CallerRequests:
+        """Return the requests of one call on a transaction of the caller. They may be made in any thread."""
+        return CallerRequests(
+            self.entities.on_transaction(store, on_work), self._admission.of_any_thread(), self.models
         )
-        return runtime
 
     # Reading
 
@@ -409,10 +278,10 @@ class Runtime:
         """
         check_entity(entity)
         if at is None:
-            snapshot, _ = await self.sender.load_snapshot(entity)
+            snapshot, _ = await self.entities.load_snapshot(entity)
             return snapshot
         try:
-            loaded = await self.sender.load(entity)
+            loaded = await self.entities.load(entity)
         except CorruptionError:  # the journal shows what was before the damage
             loaded = None
         return await state_at(self.store, self.revisions, entity, loaded, at)
@@ -428,7 +297,7 @@ class Runtime:
         check_range(after, limit)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
-            await self.sender.load(entity)
+            await self.entities.load(entity)
         return found
 
     async def list(self, query: EntityQuery) -> EntityPage:
@@ -476,7 +345,7 @@ class Runtime:
         """Return how the values of the indexed fields of a kind are read, by field; also where no chart is loaded."""
         if self.store.field_indexes is not None:
             return {each.field: each.form for each in await self.indexes() if each.kind == kind}
-        return await declared_forms(self.sender.revisions, kind)
+        return await declared_forms(self.entities.revisions, kind)
 
     async def declare_indexes(self) -> None:
         """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.
@@ -495,14 +364,14 @@ class Runtime:
         check_entity(entity)
         check_range(after)
         exists = False
-        while not self.sender.closed:
-            changed = self.sender.changed(entity)
+        while not self.entities.is_closed:
+            changed = self.entities.announcements.changed(entity)
             try:
                 records = await self.store.read(entity, after=after)
                 if not (records or exists):  # no further entries, or no such entity
-                    await self.sender.load(entity)
+                    await self.entities.load(entity)
             except UnavailableError:
-                if self.sender.closed:  # it was closed meanwhile
+                if self.entities.is_closed:  # it was closed meanwhile
                     return
                 raise
             for record in records:
@@ -527,15 +396,15 @@ class Runtime:
             async for each in follow_feed(source, after=after, kinds=wanted, waiter=None):
                 yield each
             return
-        with self.sender.following() as changed:
+        with self.entities.announcements.following() as changed:
             async with EntryWaiter(self.store, self.clock, changed) as waiter:
                 try:
                     async for each in follow_feed(source, after=after, kinds=wanted, waiter=waiter):
                         yield each
-                        if self.sender.closed:
+                        if self.entities.is_closed:
                             return
                 except UnavailableError:
-                    if not self.sender.closed:
+                    if not self.entities.is_closed:
                         raise
 
     def projection(
@@ -554,7 +423,7 @@ class Runtime:
             @runtime.projection("open_orders", kinds=["order"])
             def open_orders(connection, entries): ...
         """
-        return register_projection(self.sender, name, kinds, batch, self._projections, self.on_close)
+        return register_projection(self.entities, name, kinds, batch, self._projections, self.on_close)
 
     async def projections(self) -> tuple[ProjectionStatus, ...]:
         """Return the projections of the store, by name: position, entries taken, failures, and the last error."""
@@ -567,8 +436,8 @@ class Runtime:
         Of an entity that would move to the newest chart first: those of that chart.
         """
         snapshot, last_ms = await self._loaded(entity)
-        if self.sender.upgrades.covers(snapshot.kind):
-            snapshot, _ = await self.sender.preview_upgrade(snapshot, last_ms)
+        if self.entities.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.mover.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
 
     async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
@@ -577,12 +446,12 @@ class Runtime:
         None if its chart is pinned, or it is on the newest chart already.
         """
         snapshot, last_ms = await self._loaded(entity)
-        _, preview = await self.sender.preview_upgrade(snapshot, last_ms)
+        _, preview = await self.mover.preview_upgrade(snapshot, last_ms)
         return preview
 
     async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
         check_entity(entity)
-        return await self.sender.load_snapshot(entity)
+        return await self.entities.load_snapshot(entity)
 
     async def counts(self, kind: str) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
@@ -641,7 +510,6 @@ class Runtime:
         return DrainReport(report.finished, report.requeued, report.still_running, unanswered, took_ms)
 
     async def _drain_requests(self, timeout_ms: int) -> int:
-        assert isinstance(self._admission, Admission), "a runtime on a transaction of a caller is never drained"
         return await self._admission.drain(timeout_ms, self.clock)
 
     async def _run_close_callbacks(self) -> StopReport:
@@ -683,5 +551,5 @@ class Runtime:
         try:
             await self._run_close_callbacks()
         finally:
-            self.sender.close()
+            self.entities.close()
             await self.store.close()

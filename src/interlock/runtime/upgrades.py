@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from copy import copy
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -51,37 +52,57 @@ class UpgradePreview(Struct, frozen=True):
         return not self.reasons
 
 
-class Upgrades:
-    """The upgrades of one runtime. `policy` is for charts that do not say."""
+class UpgradeRules:
+    """Which kinds may move at all. `policy` is for charts that do not say."""
 
-    def __init__(self, charts: ChartRegistry, revisions: Revisions, policy: UpgradePolicy = "pinned") -> None:
+    def __init__(self, charts: ChartRegistry, policy: UpgradePolicy) -> None:
         if policy not in POLICIES:
             message = f"unknown upgrade policy {policy!r:.40}"
             raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
-        self._charts = charts
-        self._revisions = revisions
         self._policy = policy
-        self._carriers: OrderedDict[tuple[str, str, bool, bool], Carrier | None] = OrderedDict()
-        self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
+        self.kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
 
-    def on_transaction(self, revisions: Revisions) -> Upgrades:
-        """Return the upgrades for one call on a transaction of the caller, which may be rolled back."""
-        upgrades = copy(self)
-        vars(upgrades).update(
-            _revisions=revisions, _carriers=OrderedDict(self._carriers), _kept=OrderedDict(self._kept)
-        )
-        return upgrades
-
-    def covers(self, kind: str) -> bool:
-        """Whether entities of a kind may move at all: the only question of a send under `pinned`."""
-        return kind in self._kinds
+    def may_move(self, new: Chart, label: str) -> bool:
+        """Whether entities of a revision with this label may move to a chart without being asked to."""
+        return self._policy_of(new) == "safe" or (new.compatible is not None and is_within(label, new.compatible))
 
     def _is_moving(self, chart: Chart) -> bool:
         return chart.kind not in BUILTIN_KINDS and (self._policy_of(chart) == "safe" or chart.compatible is not None)
 
     def _policy_of(self, chart: Chart) -> UpgradePolicy:
         return chart.upgrade or self._policy
+
+
+_Pair = tuple[str, str, bool, bool]
+"""A kind and a revision, whether it is a preview, and whether the policy decides."""
+
+
+class Upgrades:
+    """The upgrades of the entities of one connection. `carriers` and `kept` are what was found out before."""
+
+    def __init__(
+        self,
+        charts: ChartRegistry,
+        revisions: Revisions,
+        rules: UpgradeRules,
+        *,
+        carriers: Mapping[_Pair, Carrier | None] = MappingProxyType({}),
+        kept: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    ) -> None:
+        self._charts = charts
+        self._revisions = revisions
+        self._rules = rules
+        self._kinds = rules.kinds
+        self._carriers = OrderedDict(carriers)
+        self._kept = OrderedDict(kept)
+
+    def on_transaction(self, revisions: Revisions) -> Upgrades:
+        """Return the upgrades for one call on a transaction of the caller, which may be rolled back."""
+        return Upgrades(self._charts, revisions, self._rules, carriers=self._carriers, kept=self._kept)
+
+    def covers(self, kind: str) -> bool:
+        """Whether entities of a kind may move at all: the only question of a send under `pinned`."""
+        return kind in self._kinds
 
     async def carrier(self, snapshot: Snapshot, *, is_preview: bool = False) -> Carrier | None:
         """Return what carries an entity to the newest chart; None if it stays without being asked.
@@ -115,7 +136,7 @@ class Upgrades:
             if old is None and not is_newest:
                 return None  # not remembered: its definition may be saved at any time
             label = "" if old is None else old.label or await self._revisions.label(kind, revision) or ""
-            may_move = old is not None and (not by_policy or self._may_move(newest.chart, label))
+            may_move = old is not None and (not by_policy or self._rules.may_move(newest.chart, label))
             self._carriers[name] = (
                 await self._make(old, newest, label, is_preview=is_preview) if old is not None and may_move else None
             )
@@ -147,9 +168,6 @@ class Upgrades:
         except UnavailableError:
             return None
         return found.chart if found.chart.is_revision(revision) and found.chart.document is not None else None
-
-    def _may_move(self, new: Chart, label: str) -> bool:
-        return self._policy_of(new) == "safe" or (new.compatible is not None and is_within(label, new.compatible))
 
     def _compare(self, old: Chart, newest: Kernel, label: str) -> Carrier:
         # Imported when needed: a runtime with pinned charts compares none.

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from interlock.assemble.charts import BoundChart
-from interlock.errors import Diagnostic, InterlockError, SourceLocation
+from interlock.errors import Diagnostic, ImpureFunctionError, InterlockError, SourceLocation
 from interlock.model.chart_sites import event_names
 from interlock.model.document.field import UNSET, Field
 from interlock.testing.playback import Act, AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
@@ -30,8 +30,8 @@ def exercise(bound: BoundChart, *, seed: int = 0) -> tuple[Diagnostic, ...]:
     random = Random(seed)
     problems: dict[str, str] = {}
     for _ in range(WALKS if counted.functions else 0):
-        for message in _walk(counted.bound, random):
-            problems.setdefault(message.partition("`")[2].partition("`")[0], message)
+        for problem in _walk(counted.bound, random):
+            problems.setdefault(problem.function, problem.message)
     location = SourceLocation(file=bound.document.source)
     found = [
         Diagnostic(code="function.impure", message=message, severity="error", location=location, hint=HINT)
@@ -62,26 +62,25 @@ class _Counted:
         return noted
 
 
-def _walk(bound: BoundChart, random: Random) -> list[str]:
-    """Take one walk; return the messages about functions that are not pure."""
-    problems: list[str] = []
+def _walk(bound: BoundChart, random: Random) -> list[ImpureFunctionError]:
+    """Take one walk; return the errors about functions that are not pure."""
+    problems: list[ImpureFunctionError] = []
     fields = bound.chart.states[0].context
     given = {each.name: sample_value(each, random) for each in fields if each.required or random.random() < 0.3}
     try:
         playback = Playback(bound, given)
-    except InterlockError as error:
-        if error.code == "function.impure":
-            problems.append(error.message)
-        return problems  # the chart refuses such a context, or cannot start
+    except InterlockError as error:  # the function, or the chart refuses such a context or cannot start
+        return [error] if isinstance(error, ImpureFunctionError) else []
     names = sorted(event_names(bound.chart))
     for _ in range(ACTS):
         if playback.snapshot.ended is not None:
             break
         try:
             playback.apply(_act(playback, names, random))
-        except InterlockError as error:
-            if error.code == "function.impure":
-                problems.append(error.message)
+        except ImpureFunctionError as error:
+            problems.append(error)
+        except InterlockError:
+            continue  # the chart refuses the event
     return problems
 
 

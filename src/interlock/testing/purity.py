@@ -13,7 +13,7 @@ from copy import deepcopy
 from functools import wraps
 from typing import Any
 
-from interlock.errors import UsageError
+from interlock.errors import ImpureFunctionError
 from interlock.kernel.step import Kernel
 
 HINT = "use only the arguments: no clock, no random number, no database, no global variable; and change none of them"
@@ -39,44 +39,49 @@ class PurityCheck:
         )
 
     def raise_problem(self) -> None:
-        """Raise UsageError (`function.impure`) if a function was found since the last call."""
+        """Raise ImpureFunctionError if a function was found since the last call."""
         if self.problems:
-            problem = next(iter(self.problems.values()))
+            name, problem = next(iter(self.problems.items()))
             self.problems.clear()
-            raise UsageError(problem, code="function.impure", hint=HINT)
+            raise ImpureFunctionError(problem, function=name, hint=HINT)
 
     def _twice(self, what: str, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-        return {name: self._checked(f"the {what} `{name}`", function) for name, function in functions.items()}
+        return {name: self._checked(what, name, function) for name, function in functions.items()}
 
-    def _checked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _checked(self, what: str, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def checked(*arguments: Any) -> Any:
             before = deepcopy(arguments)
             try:
                 result = function(*arguments)
             except Exception as error:
-                self._compare(name, function, arguments, before, type(error), "raises")
+                self._note(what, name, _difference(function, arguments, before, type(error), "raises"))
                 raise
-            self._compare(name, function, arguments, before, result, "returns")
+            self._note(what, name, _difference(function, arguments, before, result, "returns"))
             return result
 
         return checked
 
-    def _compare(self, name: str, function: Callable[..., Any], given: Any, before: Any, first: Any, verb: str) -> None:
-        """Call the function again with a copy of its arguments, and record a difference."""
-        if not is_same(given, before):
-            self.problems[name] = f"{name} changes its arguments"
-            return
-        again, verb_again = first, verb
-        try:
-            again, verb_again = function(*before), "returns"
-        except Exception as error:  # noqa: BLE001  # users' functions may raise anything; the class is compared
-            again, verb_again = type(error), "raises"
-        if verb != verb_again or not is_same(first, again):
-            self.problems[name] = (
-                f"{name} is not pure: called twice with the same arguments it {verb} {_short(first)}, "
-                f"then {verb_again} {_short(again)}"
-            )
+    def _note(self, what: str, name: str, difference: str | None) -> None:
+        if difference is not None:
+            self.problems[name] = f"the {what} `{name}` {difference}"
+
+
+def _difference(function: Callable[..., Any], given: Any, before: Any, first: Any, verb: str) -> str | None:
+    """Call a function again with a copy of its arguments; return what is different, or None."""
+    if not is_same(given, before):
+        return "changes its arguments"
+    again, verb_again = first, verb
+    try:
+        again, verb_again = function(*before), "returns"
+    except Exception as error:  # noqa: BLE001  # users' functions may raise anything; the class is compared
+        again, verb_again = type(error), "raises"
+    if verb == verb_again and is_same(first, again):
+        return None
+    return (
+        f"is not pure: called twice with the same arguments it {verb} {_short(first)}, "
+        f"then {verb_again} {_short(again)}"
+    )
 
 
 def is_same(left: Any, right: Any) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.errors import ConflictError, InterlockError
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.entities.entities import Entities
 from interlock.stores.postgres import joined as postgres_joined
 from interlock.stores.postgres.commit import JOINED_STRIPE, OWN_STRIPE, STRIPES
 from interlock.testing import join_suite
@@ -24,14 +24,14 @@ from tests.support.postgres_server import asked, store_or_skip
 FOUND = (AssertionError, InterlockError)
 
 
-def cached_load(sender: EntitySender, store: Any, on_work: Any) -> EntitySender:
+def cached_load(entities: Entities, store: Any, on_work: Any) -> Entities:
     """A joined call that steps the snapshot in the cache of the runtime."""
-    joined = ON_TRANSACTION(sender, store, on_work)
-    vars(joined).update(snapshots=sender.snapshots)
+    joined = ON_TRANSACTION(entities, store, on_work)
+    joined.snapshots = entities.snapshots
     return joined
 
 
-ON_TRANSACTION = EntitySender.on_transaction
+ON_TRANSACTION = Entities.on_transaction
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def found_by(case: join_suite.Case, tmp_path: Path) -> Iterator[None]:
 def test_a_load_from_the_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot of a savepoint that was undone is still in the cache."""
     with found_by(join_suite.a_savepoint_that_is_undone_takes_its_entry_with_it, tmp_path):
-        monkeypatch.setattr(EntitySender, "on_transaction", cached_load)
+        monkeypatch.setattr(Entities, "on_transaction", cached_load)
 
 
 def test_a_stripe_of_the_backend_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

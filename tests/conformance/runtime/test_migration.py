@@ -181,11 +181,11 @@ async def test_the_cache_of_entities_in_use_stays_as_it_was(process: Process) ->
     migration = Migration(newer, "ticket")
     async for _ in migration.plan():
         pass
-    planned = set(newer.sender.snapshots)
+    planned = set(newer.entities.snapshots)
     await apply(newer)
 
-    assert {"ticket/003"} == planned == set(newer.sender.snapshots)
-    assert 2 == newer.sender.snapshots["ticket/003"][0].version
+    assert {"ticket/003"} == planned == set(newer.entities.snapshots)
+    assert 2 == newer.entities.snapshots["ticket/003"][0].version
 
 
 async def test_a_kind_without_chart_and_a_wrong_rate_are_refused() -> None:

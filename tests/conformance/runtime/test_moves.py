@@ -19,7 +19,7 @@ from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Duplicate, EntityQuery
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.moves import MoveRequest, MoveResult
+from interlock.runtime.entities.move_request import MoveRequest, MoveResult
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.testing.clock import VirtualClock
@@ -96,7 +96,7 @@ def request(before: str = OLD, after: str = NEW, **fields: Any) -> MoveRequest:
 
 async def moved(runtime: Runtime, **fields: Any) -> MoveResult:
     """Move the offer, which must be possible."""
-    result = await runtime.sender.move("offer/1", request(**fields))
+    result = await runtime.mover.move("offer/1", request(**fields))
     assert "moved" == result.outcome, result.reasons
     return result
 
@@ -245,7 +245,7 @@ def _lose_snapshots(folder: Path) -> None:
 async def test_an_entity_that_cannot_be_carried_stays_and_the_reasons_are_given(address: str, tmp_path: Path) -> None:
     async with offers(address, tmp_path) as runtime:
         await begin(runtime)
-        result = await runtime.sender.move("offer/1", request(after=ELSE))
+        result = await runtime.mover.move("offer/1", request(after=ELSE))
         await runtime.send("offer/1", "sent")
         entries = await runtime.journal("offer/1")
 
@@ -259,9 +259,9 @@ async def test_a_move_does_nothing_on_another_revision(address: str, tmp_path: P
     async with offers(address, tmp_path) as runtime:
         await begin(runtime)
         await moved(runtime)
-        again = await runtime.sender.move("offer/1", request())
+        again = await runtime.mover.move("offer/1", request())
         with pytest.raises(NotFoundError):
-            await runtime.sender.move("offer/2", request())
+            await runtime.mover.move("offer/2", request())
 
     assert ("elsewhere", 2) == (again.outcome, again.snapshot.version)
 
@@ -273,7 +273,7 @@ async def test_a_move_that_loses_the_swap_is_decided_again(address: str, tmp_pat
         other = Runtime(runtime.store, runtime.charts, runtime.clock)
         await other.state("offer/1")  # cached, and stale after the next line
         await runtime.send("offer/1", "lowered")
-        result = await other.sender.move("offer/1", request())
+        result = await other.mover.move("offer/1", request())
         paid = await runtime.send("offer/1", "paid")  # its own cache is stale now
         key = await runtime.store.load("offer/1", key=move_key(result.snapshot.revision, 3))
         verified = await runtime.verify("offer/1")
@@ -289,7 +289,7 @@ async def test_a_migration_does_not_fill_the_cache(address: str, tmp_path: Path)
     async with offers(address, tmp_path) as runtime:
         await begin(runtime)
         await moved(runtime, is_cached=False)
-        cached = "offer/1" in runtime.sender.snapshots
+        cached = "offer/1" in runtime.entities.snapshots
         after = await runtime.send("offer/1", "sent")
 
     assert (False, "applied", 3) == (cached, after.outcome, after.version)
@@ -345,7 +345,7 @@ async def test_a_move_that_changes_no_state_sends_no_message(address: str, tmp_p
         created = await rows(runtime)
         await moved(runtime)
         quiet = await rows(runtime)
-        await runtime.sender.move("offer/1", request(NEW, renamed))
+        await runtime.mover.move("offer/1", request(NEW, renamed))
         loud = await rows(runtime)
 
     assert 1 == sum(lane == "message" for lane, *_ in created)

@@ -106,7 +106,7 @@ async def test_a_bulk_sends_to_an_entity_that_was_only_moved_meanwhile(scene: Sc
     listed = (await scene.store.find(EntityQuery(kind="ticket"))).rows
 
     async def meanwhile() -> None:
-        assert await newer.sender.upgrade(listed[1].entity)
+        assert await newer.mover.upgrade(listed[1].entity)
         await older.send(listed[2].entity, "lowered")
 
     clock.happens.append(meanwhile)

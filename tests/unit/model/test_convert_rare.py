@@ -122,8 +122,11 @@ def test_json_that_does_not_fit_a_model_is_refused(found: Any, cls: Any) -> None
 
 
 def test_a_type_without_json_form_is_named() -> None:
-    with pytest.raises((UsageError, NotImplementedError), match="Unknown"):
+    """With its place, as any other value that does not fit."""
+    with pytest.raises(UsageError, match="Unknown") as raised:
         value({"value": 1}, Broken)
+    assert "context.model" == raised.value.code
+    assert "at `value`" in raised.value.message
 
 
 def test_annotations_that_cannot_be_evaluated_are_left_out() -> None:

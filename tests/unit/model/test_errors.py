@@ -11,6 +11,7 @@ from interlock.errors import (
     ArchivedError,
     DefinitionError,
     Diagnostic,
+    ImpureFunctionError,
     InterlockError,
     RejectedError,
     SourceLocation,
@@ -31,6 +32,7 @@ def test_an_error_says_its_message_and_its_hint() -> None:
         RejectedError("no", code="a.b", hint="wait"),
         UsageError("bad"),
         ArchivedError("order/1", 7, "file:///archive"),
+        ImpureFunctionError("the guard `late` is not pure", function="late", hint="use only the arguments"),
         DefinitionError([Diagnostic(code="a.b", message="m")]),
     ],
 )

@@ -46,12 +46,12 @@ async def test_an_entity_in_a_removed_state_is_unavailable_and_not_damaged() -> 
         await newer.dry_run("lamp/1", "pressed")
     with pytest.raises(UnavailableError) as asked:
         await newer.can("lamp/1")
-    here = await newer.sender.has_chart("lamp/1")
+    here = await newer.entities.has_chart("lamp/1")
     both = await lamps(store, clock, OLD, NEW).send("lamp/1", "pressed")
 
     assert {"revision.unknown"} == {each.value.code for each in (sent, rehearsed, asked)}
     assert "`lamp/1` is in `dark`" in sent.value.message
-    assert (False, True) == (here, await newer.sender.has_chart("lamp/2"))
+    assert (False, True) == (here, await newer.entities.has_chart("lamp/2"))
     assert "applied" == both.outcome
 
 

@@ -122,7 +122,7 @@ async def test_an_ended_watch_leaves_nothing_behind() -> None:
         waiting = asyncio.ensure_future(anext(watching))
         await clock.waiting.wait()
         clock.waiting.clear()
-        assert 1 == len(doors.sender._watchers)
+        assert 1 == len(doors.entities.announcements._watchers)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await watching.aclose()
@@ -130,4 +130,4 @@ async def test_an_ended_watch_leaves_nothing_behind() -> None:
         await asyncio.sleep(0)
         gc.collect()
 
-    assert 0 == len(doors.sender._watchers)
+    assert 0 == len(doors.entities.announcements._watchers)

@@ -263,7 +263,7 @@ async def test_a_wrong_argument_raises_with_the_fix(call: dict[str, Any], code: 
 async def test_other_calls_name_unknown_arguments_too() -> None:
     async with parcels() as opened:
         errors = [
-            await raised(opened.create("parcel/2", contxt={})),
+            await raised(opened.create("parcel/2", contxt={})),  # type: ignore[call-arg]  # that is the mistake
             await raised(opened.dry_run("parcel/1", "sent", reason="x")),
         ]
     with pytest.raises(UsageError) as loaded:

@@ -14,7 +14,7 @@ from interlock.model.limits import (
     CONFLICT_RETRIES_MAX,
 )
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.runtime import sender as driver
+from interlock.runtime.entities import entities as driver
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, WithoutDefinitions, runtime
@@ -178,7 +178,7 @@ async def test_callers_of_one_process_never_conflict_with_each_other() -> None:
 
     assert list(range(2, 52)) == [each.version for each in receipts]
     assert 0 == store.conflicts
-    assert {} == doors.sender._mailboxes
+    assert {} == doors.entities.mailboxes
 
 
 async def test_a_cancelled_send_leaves_the_entity_usable() -> None:
@@ -191,7 +191,7 @@ async def test_a_cancelled_send_leaves_the_entity_usable() -> None:
     await asyncio.gather(first, second, return_exceptions=True)
 
     assert "applied" == (await doors.send("door/1", "opened")).outcome
-    assert {} == doors.sender._mailboxes
+    assert {} == doors.entities.mailboxes
 
 
 async def test_the_snapshot_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,8 +204,8 @@ async def test_the_snapshot_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     for each in range(6):
         await reader.state(f"door/{each}")
 
-    assert ["door/3", "door/4", "door/5"] == list(doors.sender.snapshots)
-    assert ["door/3", "door/4", "door/5"] == list(reader.sender.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(doors.entities.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(reader.entities.snapshots)
 
 
 async def test_a_closed_runtime_refuses_calls() -> None:

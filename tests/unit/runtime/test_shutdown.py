@@ -24,8 +24,8 @@ from interlock.shm.memory.file import region_directory
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
+from tests.unit.runtime.entities.test_mailbox import Held
 from tests.unit.runtime.scene import runtime
-from tests.unit.runtime.test_mailbox import Held
 
 ORDER = """
 interlock: 1

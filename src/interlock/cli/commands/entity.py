@@ -236,7 +236,7 @@ def can(
     async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
             now = await runtime.state(entity)
-            snapshot, preview = await runtime.sender.preview_upgrade(now, runtime.clock.now_ms())
+            snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
             kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
             policy = await runtime.revisions.authorizer(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}

@@ -31,7 +31,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
 from interlock.runtime.chart_registry import CONSOLE_ROLE, JOB_KIND
-from interlock.runtime.duplicates import find_former
+from interlock.runtime.entities.duplicates import find_former
 from interlock.runtime.runtime import Runtime
 
 OWNER_TIMEOUT_MS = 30_000

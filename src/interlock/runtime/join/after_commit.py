@@ -19,7 +19,7 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Joins
 from interlock.ports.transactions import TransactionEnd
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.entities.entities import Entities
 
 LOOK_MS_MIN, LOOK_MS_MAX = 2, 50
 """The waits between two looks at open transactions: one query for all of them."""
@@ -49,9 +49,9 @@ class JoinedWrite:
 class CommitWatch:
     """The joined transactions of one runtime that have not ended, in its event loop."""
 
-    def __init__(self, joins: Joins, sender: EntitySender) -> None:
+    def __init__(self, joins: Joins, entities: Entities) -> None:
         self._joins = joins
-        self._sender = sender
+        self._entities = entities
         self._clock = SystemClock()
         self._open: set[JoinedWrite] = set()
         self._task: asyncio.Task[None] | None = None
@@ -60,7 +60,7 @@ class CommitWatch:
 
     def add(self, write: JoinedWrite) -> None:
         """Wait for the end of a transaction."""
-        if write.is_over or self._sender.closed:
+        if write.is_over or self._entities.is_closed:
             return
         write.started = asyncio.get_running_loop().time()
         self._open.add(write)
@@ -72,21 +72,21 @@ class CommitWatch:
         """Report a transaction that is committed."""
         write.is_over = True
         self._open.discard(write)
-        if not self._sender.closed:
+        if not self._entities.is_closed:
             self._joins.committed(write.mark)
-            self._sender.announce(write.entity, write.work)
+            self._entities.announce(write.entity, write.work)
             self._register(write.entity.partition("/")[0])
 
     def _register(self, kind: str) -> None:
         """Remember that the definitions of a kind are saved, so that the next call need not look."""
-        if not self._sender.revisions.is_registered(kind):
+        if not self._entities.revisions.is_registered(kind):
             task = asyncio.get_running_loop().create_task(self._try_register(kind))
             self._registering.add(task)
             task.add_done_callback(self._registering.discard)
 
     async def _try_register(self, kind: str) -> None:
         with contextlib.suppress(InterlockError):  # the next call looks again
-            await self._sender.revisions.register_kind(kind)
+            await self._entities.revisions.register_kind(kind)
 
     async def stop(self) -> None:
         """Look no more. What is open is committed or not without this runtime."""

@@ -11,59 +11,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar, Unpack
+from contextlib import suppress
+from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from interlock.errors import InternalError
+from interlock.errors import InternalError, UnavailableError
+from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
-from interlock.ports.store import JoinedStore, Joins, Store
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import JoinedStore, Joins
+from interlock.runtime.entities.announcements import OnWork
+from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
-from interlock.runtime.request_checks import SendOptions
-from interlock.runtime.sender import EntitySender, OnWork
+from interlock.runtime.request_checks import (
+    CREATE_ARGUMENTS,
+    SEND_ARGUMENTS,
+    CreateOptions,
+    SendOptions,
+    check_entity,
+    passes_on_to,
+    unknown_entity,
+)
+from interlock.runtime.requests import CallerRequests
 
 T = TypeVar("T")
 
 
-class JoinableRuntime(Protocol):
-    """The part of a runtime that is used in transactions of callers."""
+RequestsOn = Callable[[JoinedStore, OnWork], CallerRequests]
+"""Returns the requests of one call on a transaction."""
 
-    store: Store
-
-    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> JoinableRuntime:
-        """Return it for one call on a transaction."""
-
-    async def send(self, entity: str, event: Any, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
-        """Send an event to an entity."""
-
-    async def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
-    ) -> Receipt:
-        """Create an entity."""
+Call = Callable[[CallerRequests], Awaitable[Receipt]]
 
 
 class JoinCalls:
     """The calls of a runtime in transactions of callers, from its own event loop or from other threads."""
 
     def __init__(
-        self, runtime: JoinableRuntime, joins: Joins, sender: EntitySender, loop: asyncio.AbstractEventLoop
+        self, entities: Entities, joins: Joins, requests_on: RequestsOn, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self.runtime = runtime
         self.loop = loop
+        self._entities = entities
         self._joins = joins
-        self._sender = sender
-        self._watch = CommitWatch(joins, sender)
+        self._requests_on = requests_on
+        self._watch = CommitWatch(joins, entities)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
@@ -72,7 +67,7 @@ class JoinCalls:
 
     def is_prepared(self, entity: object) -> bool:
         """Whether `prepare` has nothing to do."""
-        return self._sender.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+        return self._entities.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
     async def prepare(self, entity: object) -> None:
         """Read what a call needs of the store apart from the entity, in the runtime's event loop.
@@ -80,16 +75,14 @@ class JoinCalls:
         Where the store can write meanwhile, definitions are saved here. On SQLite the caller's transaction saves them.
         """
         if not self.is_prepared(entity):
-            await self._sender.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+            await self._entities.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
-    async def send(
-        self, adapter: Adapter, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]], *, wait: bool
-    ) -> Receipt:
+    async def send(self, adapter: Adapter, entity: str, call: Call, *, wait: bool) -> Receipt:
         """Make a call on the transaction of a connection."""
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
         try:
-            receipt = await call(self.runtime.on_transaction(store, lambda _, delta: created.append(delta)))
+            receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
         finally:
             self._report_refusals(store)
         if store.mark is not None:
@@ -102,6 +95,18 @@ class JoinCalls:
         """Lock entities in the transaction of a connection."""
         await self._joins.joined(adapter.transaction(), wait=wait).lock(entities)
 
+    async def state(self, adapter: Adapter, entity: str) -> Snapshot:
+        """Return an entity as the transaction of a connection sees it."""
+        check_entity(entity)
+        store = self._joins.joined(adapter.transaction())
+        found = await store.look(entity)
+        snapshot = None if found is None else found.snapshot
+        if snapshot is None:
+            raise unknown_entity(entity)
+        with suppress(UnavailableError):  # its states can then be asked for
+            await self._entities.revisions.on_transaction(store).for_preview(snapshot, needs_functions=False)
+        return snapshot
+
     def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, write)
@@ -111,11 +116,21 @@ class JoinCalls:
             self.loop.call_soon_threadsafe(self._record_refusals, store)
 
     def _record_refusals(self, store: JoinedStore) -> None:
-        log = self.runtime.store.refusal_log
+        log = self._entities.store.refusal_log
         assert log is not None, "a store that can be joined records refusals"
         task = self.loop.create_task(log.record_refusals(tuple(store.refusals)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _sending(entity: str, event: str | Model, payload: Any, options: SendOptions) -> Call:
+    check_options(options, call="send", known=SEND_ARGUMENTS)
+    return lambda requests: requests.send(entity, event, payload, **options)
+
+
+def _creating(entity: str, context: Mapping[str, Any] | Model | None, options: CreateOptions) -> Call:
+    check_options(options, call="create", known=CREATE_ARGUMENTS)
+    return lambda requests: requests.create(entity, context, **options)
 
 
 class AsyncJoined:
@@ -127,6 +142,7 @@ class AsyncJoined:
         self._kind = kind
         self._wait = wait
 
+    @passes_on_to(CallerRequests.send)
     async def send(
         self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]
     ) -> Receipt:
@@ -136,29 +152,28 @@ class AsyncJoined:
         transaction was first, and UsageError (`join.*`) when the connection cannot be joined. After an error of
         PostgreSQL, the transaction can only be rolled back.
         """
-        return await self._send(entity, lambda runtime: runtime.send(entity, event, payload, **options))
+        return await self._send(entity, _sending(entity, event, payload, options))
 
+    @passes_on_to(CallerRequests.create)
     async def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """Create an entity in the caller's transaction. The arguments are those of `Runtime.create`."""
-        return await self._send(
-            entity,
-            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
-        )
+        return await self._send(entity, _creating(entity, context, options))
+
+    async def state(self, entity: str) -> Snapshot:
+        """Return the entity with what the caller's transaction has written, which others do not see yet.
+
+        It takes no lock: another transaction may change the entity before this one sends to it; `lock` prevents that.
+        Raises NotFoundError.
+        """
+        return await self._on_adapter(lambda adapter: self._calls.state(adapter, entity))
 
     async def lock(self, *entities: str) -> None:
         """Lock entities in one order, so that two transactions that use several entities never deadlock."""
         await self._on_adapter(lambda adapter: self._calls.lock(adapter, entities, wait=self._wait))
 
-    async def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
+    async def _send(self, entity: str, call: Call) -> Receipt:
         await self._calls.prepare(entity)
         return await self._on_adapter(lambda adapter: self._calls.send(adapter, entity, call, wait=self._wait))
 
@@ -178,32 +193,29 @@ class Joined:
         self._check = check
         self._wait = wait
 
+    @passes_on_to(CallerRequests.send)
     def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """As `AsyncJoined.send`."""
-        return self._send(entity, lambda runtime: runtime.send(entity, event, payload, **options))
+        return self._send(entity, _sending(entity, event, payload, options))
 
+    @passes_on_to(CallerRequests.create)
     def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """As `AsyncJoined.create`."""
-        return self._send(
-            entity,
-            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
-        )
+        return self._send(entity, _creating(entity, context, options))
+
+    def state(self, entity: str) -> Snapshot:
+        """As `AsyncJoined.state`."""
+        self._check()
+        return drive(self._calls.state(self._adapter, entity))
 
     def lock(self, *entities: str) -> None:
         """As `AsyncJoined.lock`."""
         self._check()
         drive(self._calls.lock(self._adapter, entities, wait=self._wait))
 
-    def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
+    def _send(self, entity: str, call: Call) -> Receipt:
         self._check()
         if not self._calls.is_prepared(entity):
             asyncio.run_coroutine_threadsafe(self._calls.prepare(entity), self._calls.loop).result()

@@ -41,12 +41,14 @@ class EntityDelivery:
     def __init__(self, runtime: Runtime, downtime: DowntimeMonitor | None = None) -> None:
         self._runtime = runtime
         self._sender = runtime.sender
+        self._mover = runtime.mover
+        self._entities = runtime.entities
         self._clock = runtime.clock
         self._downtime = downtime
 
     async def has_chart(self, entity: str) -> bool:
         """Whether this process has the entity's chart."""
-        return await self._sender.has_chart(entity)
+        return await self._entities.has_chart(entity)
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
@@ -63,8 +65,8 @@ class EntityDelivery:
         refused: dict[WorkId, RejectedError] = {}
         for _ in range(3 * TIMERS_MAX):  # each may be shifted, twice, and each may fire
             try:
-                await self._sender.upgrade(entity)  # first: the timers of the newest chart may be others
-                snapshot, last_ms = await self._sender.load_snapshot(entity)
+                await self._mover.upgrade(entity)  # first: the timers of the newest chart may be others
+                snapshot, last_ms = await self._entities.load_snapshot(entity)
             except NotFoundError:
                 return TimersFired(frozenset(fired), {})
             if last_ms > self._clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebase_timer(snapshot, refused):

@@ -133,8 +133,11 @@ class Worker:
             ringer.runs_here = self._has_room_for
             self._listening = await wakeups.listen(self._owner, self._wake_lanes)
             self._processes.held_file = None if self._listening is None else self._listening.held_file
-        sender = self._runtime.sender
-        self._unregister = [sender.on_work(self._wake), sender.on_clock(self._repair.report)]
+        entities = self._runtime.entities
+        self._unregister = [
+            entities.announcements.on_work(self._wake),
+            entities.time.on_problem(self._repair.report),
+        ]
         self._runtime.on_drain(self.stop_claiming)
         # Without handlers their loop has nothing to look for: the work waits for a process that has them.
         idle = set() if self._handlers.names else {"handlers"}
@@ -199,4 +202,4 @@ class Worker:
             return _LOOPS[work.id.lane]
         if work.name == CHILD_WORK:
             return "children"
-        return "handlers" if work.name in self._handlers.names else None
+        return "handlers" if self._handlers.has(work.name) else None

@@ -342,7 +342,7 @@ async def test_closing_under_a_clock_that_nobody_moves_does_not_wait_for_a_stall
 
 async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock()
-    monkeypatch.setattr("interlock.runtime.sender.SNAPSHOT_BYTES_MAX", 3_500)
+    monkeypatch.setattr("interlock.runtime.entities.append_builder.SNAPSHOT_BYTES_MAX", 3_500)
     async with interlock.open("memory:", charts=[interlock.loads(GROWING)], clock=clock) as runtime:
         await runtime.create("heap/1")
         await clock.advance(60_000 + ATTEMPTS_MAX * POLL_MS_MAX)

@@ -18,6 +18,7 @@ from interlock.errors import (
     CorruptionError,
     DefinitionError,
     Diagnostic,
+    ImpureFunctionError,
     InterlockError,
     InternalError,
     NotFoundError,
@@ -34,7 +35,9 @@ SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # must not reach a c
 CLASSES = [
     each
     for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
+    if isinstance(each, type)
+    and issubclass(each, InterlockError)
+    and each not in (DefinitionError, ArchivedError, ImpureFunctionError)
 ]
 
 CALLER_MODULES = (
@@ -48,24 +51,24 @@ CALLER_MODULES = (
 
 OTHER_MODULES = {
     "argument.unknown": {"model/arguments.py"},
-    "conflict.retries": {"runtime/sender.py"},
+    "conflict.retries": {"runtime/entities/conflicts.py"},
     "context.missing": {"kernel/first_context.py"},
     "context.refused": {"kernel/first_context.py", "model/json_value.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
-    "entry.size": {"runtime/sender.py", "stores/files/journal/journal.py"},
-    "event.malformed": {"runtime/runtime.py"},
+    "entry.size": {"runtime/entities/append_builder.py", "stores/files/journal/journal.py"},
+    "event.malformed": {"runtime/requests.py"},
     "event.payload": {"assemble/charts.py", "model/sendable_events.py"},
     "event.reserved": {"model/event.py"},
-    "event.unknown": {"assemble/charts.py", "model/sendable_events.py", "runtime/runtime.py"},
+    "event.unknown": {"assemble/charts.py", "model/sendable_events.py", "runtime/requests.py"},
     "index.building": {"ports/field_indexes.py"},
     "index.dropping": {"ports/field_indexes.py"},
     "index.unknown": {"ports/field_indexes.py"},
     "limit.range": {"ports/store.py"},
-    "mailbox.full": {"runtime/mailbox.py"},
-    "runtime.closed": {"runtime/blocking.py", "runtime/sender.py"},
+    "mailbox.full": {"runtime/entities/mailbox.py"},
+    "runtime.closed": {"runtime/blocking.py", "runtime/entities/entities.py"},
     "runtime.draining": {"runtime/admission.py"},
-    "snapshot.size": {"runtime/sender.py"},
+    "snapshot.size": {"runtime/entities/append_builder.py"},
     "where.malformed": {"model/conditions.py", "ports/store.py"},
     "where.range": {"model/conditions.py"},
     "where.value": {"model/conditions.py"},
@@ -176,8 +179,8 @@ class AwayStore(MemoryStore):
 async def test_unavailable_store_is_reported_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
     async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1})
-        client.runtime.sender.store = AwayStore()
-        client.runtime.sender.snapshots.clear()
+        client.runtime.entities.store = AwayStore()
+        client.runtime.entities.snapshots.clear()
         with caplog.at_level(logging.INFO, logger="interlock.web"):
             read = await client.get("entity/order/1")
             sent = await client.post("send/order/1", {"event": "order.cancelled"})

@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import runtime
@@ -205,6 +205,6 @@ async def test_idle_entities_cost_nothing() -> None:
         entities = [f"door/{number}" for number in range(start, start + 1_000)]
         await asyncio.gather(*(doors.create(each) for each in entities))
         await asyncio.gather(*(doors.send(each, "opened") for each in entities))
-    table = doors.sender._mailboxes  # the table that must be empty
+    table = doors.entities.mailboxes  # the table that must be empty
 
     assert ({}, tasks, threads) == (table, len(asyncio.all_tasks()), threading.active_count())

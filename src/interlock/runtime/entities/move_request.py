@@ -1,4 +1,4 @@
-"""What is asked of a move to another revision, and its result. `EntitySender.move` performs it."""
+"""What is asked of a move to another revision, and its result. `EntityMover.move` performs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from interlock.evolve.move import MoveReason
 from interlock.model.snapshot import Snapshot
-from interlock.runtime.mailbox import Priority
+from interlock.runtime.entities.mailbox import Priority
 
 if TYPE_CHECKING:
     from interlock.evolve.carry import Carrier

@@ -1,0 +1,1 @@
+"""The write path: one entity at a time, its snapshot, a send or a move, and the append. It knows no public argument."""

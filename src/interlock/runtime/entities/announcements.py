@@ -1,0 +1,71 @@
+"""What this process announces after an append is durable: to watchers of the entity, to followers, and to workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from weakref import WeakValueDictionary
+
+from interlock.model.journal.work import WorkDelta
+
+OnWork = Callable[[str, WorkDelta], None]
+"""Called with an entity and the work of an entry that is durable."""
+
+
+class Announcements:
+    """The watchers, followers and workers that hear of the appends of one connection."""
+
+    def __init__(self) -> None:
+        # Weak: an event lives as long as a watcher waits on it.
+        self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._followers: set[asyncio.Event] = set()
+        self._work_listeners: list[OnWork] = []
+        self.on_entry: Callable[[], None] | None = None
+        """Called after each durable entry of this process: wakes readers in other processes."""
+
+    def on_work(self, listener: OnWork) -> Callable[[], None]:
+        """Call a function with the entity and the work that each entry of this process creates or cancels.
+
+        Returns what unregisters it.
+        """
+        self._work_listeners.append(listener)
+        return lambda: self._work_listeners.remove(listener)
+
+    def changed(self, entity: str) -> asyncio.Event:
+        """Return an event that is set at the next append to the entity, or when the runtime closes."""
+        return self._watchers.setdefault(entity, asyncio.Event())
+
+    @contextmanager
+    def following(self) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever this process appends to any entity, and when the runtime closes."""
+        changed = asyncio.Event()
+        self._followers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._followers.discard(changed)
+
+    def appended(self, entity: str, work: WorkDelta) -> None:
+        """Announce a durable append."""
+        if self._watchers and (changed := self._watchers.pop(entity, None)) is not None:
+            changed.set()
+        for each in self._followers:
+            each.set()
+        if self.on_entry is not None:
+            self.on_entry()
+        if work.created or work.cancelled:
+            for listener in self._work_listeners:
+                listener(entity, work)
+
+    def committed(self, entity: str, work: Iterable[WorkDelta]) -> None:
+        """Announce the appends to an entity in a transaction of a caller, which is committed."""
+        self.appended(entity, WorkDelta())
+        for delta in work:
+            for listener in self._work_listeners:
+                listener(entity, delta)
+
+    def closed(self) -> None:
+        """Wake every watcher and follower: nothing more is appended."""
+        for changed in (*self._watchers.values(), *self._followers):
+            changed.set()

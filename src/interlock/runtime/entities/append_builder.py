@@ -1,0 +1,146 @@
+"""The append of a step: its entry, its snapshot, the lists it is found by, and the work that it creates and ends.
+
+Rule: the snapshot is encoded once, for the digest of the entry, for the limit of its size, and for the store.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from interlock.effects.work_delta import work_delta
+from interlock.errors import RejectedError
+from interlock.kernel.step import Kernel
+from interlock.model.codec import encode, snapshot_digest
+from interlock.model.event import Event
+from interlock.model.journal.entry import MOVED, Entry
+from interlock.model.journal.work import WorkDelta, WorkId
+from interlock.model.limits import ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from interlock.ports.store import Append
+from interlock.runtime.entities.send_request import SendRequest
+from interlock.runtime.message_setting import MessageSetting
+
+NO_WORK = WorkDelta()
+
+
+class ListedStates:
+    """What lists need of a chart: active states with their tags, and hidden states; computed once."""
+
+    def __init__(self) -> None:
+        self._active: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._hidden: dict[str, frozenset[str]] = {}
+
+    def active(self, kernel: Kernel, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the active states of a snapshot, compounds too, and their tags."""
+        name = (snapshot.revision, snapshot.configuration)
+        found = self._active.get(name)
+        if found is None:
+            states = kernel.active(snapshot)
+            found = tuple(each.id for each in states), tuple(sorted({tag for each in states for tag in each.tags}))
+            if len(self._active) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: computing them again is cheaper
+                self._active.clear()
+            self._active[name] = found
+        return found
+
+    def is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
+        """Whether a step leaves, stays in or enters a state that the chart hides."""
+        chart = kernel.chart
+        hidden = self._hidden.get(chart.revision)
+        if hidden is None:
+            tops = [each for each in chart.states if each.sensitive is not None and each.sensitive.hidden]
+            within = (chart.states[index] for each in tops for index in range(each.index, each.last + 1))
+            hidden = self._hidden[chart.revision] = frozenset(each.id for each in within)
+        return not hidden.isdisjoint((*entry.before, *entry.after))
+
+
+class AppendBuilder:
+    """Builds the appends of steps. `messages` says whether an entry is published; `keeps_work`: the store has work."""
+
+    def __init__(self, messages: MessageSetting, listed: ListedStates, *, keeps_work: bool) -> None:
+        self._messages = messages
+        self._listed = listed
+        self._keeps_work = keeps_work
+
+    def build(
+        self,
+        kernel: Kernel,
+        before: Snapshot | None,
+        step: Step,
+        event: Event,
+        key: str,
+        trace: str | None = None,
+        request: SendRequest | None = None,
+        *,
+        reason: str | None = None,
+    ) -> Append:
+        """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
+        snapshot = step.snapshot
+        snapshot_json = encode(snapshot)
+        entry = build_entry(event, before, step, key, trace, snapshot_json, reason)
+        finishes = fence = sent_ms = None
+        if request is not None:
+            finishes, sent_ms = request.finishes, request.sent_ms
+            if request.fence is not None:
+                assert finishes is not None  # a fence protects a piece of work
+                fence = (finishes, request.fence)
+        states, tags = self._listed.active(kernel, snapshot)
+        append = Append(
+            snapshot.kind,
+            snapshot.entity,
+            0 if before is None else before.version,
+            entry,
+            snapshot,
+            states,
+            tags,
+            self._work_delta(kernel, before, step, entry, finishes),
+            fence,
+            sent_ms,
+            before,
+        ).with_snapshot_json(snapshot_json)
+        if len(append.entry_json) > ENTRY_BYTES_MAX:
+            raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+        if len(snapshot_json) > SNAPSHOT_BYTES_MAX:
+            raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
+        return append
+
+    def _work_delta(
+        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, finishes: WorkId | None
+    ) -> WorkDelta:
+        if not self._keeps_work:
+            return NO_WORK
+        work, time_ms = NO_WORK, entry.event.at_ms
+        if self._messages.is_on:
+            is_quiet = entry.event.name == MOVED and entry.before == entry.after
+            hidden = is_quiet or self._listed.is_hidden(kernel, entry)
+            work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
+        elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
+            work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
+        return work if finishes is None else replace(work, finished=(*work.finished, finishes))
+
+
+def build_entry(
+    event: Event,
+    before: Snapshot | None,
+    step: Step,
+    key: str,
+    trace: str | None,
+    snapshot_json: bytes,
+    reason: str | None = None,
+) -> Entry:
+    """Return the entry of a step. `snapshot_json` is the snapshot after it, as it will be stored."""
+    snapshot = step.snapshot
+    return Entry(
+        snapshot.version,
+        event,
+        step.outcome,
+        () if before is None else before.configuration,
+        snapshot.configuration,
+        snapshot.revision,
+        key,
+        step.reason,
+        trace,
+        step.effects,
+        snapshot_digest(snapshot_json),
+        reason,
+    )

@@ -1,0 +1,95 @@
+"""What the chart and its policy say to an event of an entity: a step, a denial or a refusal; and the receipt for it.
+
+Rule 1: roles come first: a caller without the role is denied, whatever it expects. So it cannot learn anything by
+guessing a key or a version.
+Rule 2: the permit comes after `expected`: it is evaluated on the snapshot, which must be the one that the caller meant.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from interlock.errors import RejectedError
+from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
+from interlock.model.event import Event
+from interlock.model.journal.entry import Receipt
+from interlock.model.refusal_text import explain_refusal
+from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from interlock.runtime.entities.send_request import SendRequest
+from interlock.trust.authorization import Authorizer
+
+
+class Denied(Struct, frozen=True):
+    """The policy of the chart denies the event. By role: then the key is not looked up either."""
+
+    reason: str
+    by_role: bool
+
+
+class WrongVersion(Struct, frozen=True):
+    """The entity is not at the version that the caller expects."""
+
+
+class TooLarge(Struct, frozen=True):
+    """The entry of the step, or its snapshot, is too large to store."""
+
+    error: RejectedError
+
+
+Decision = Step | Denied | WrongVersion
+Refusal = Decision | TooLarge
+"""A decision by which nothing is written."""
+
+
+def decide(
+    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: Authorizer | None
+) -> Decision:
+    """Return the step, or why there is none. Without a policy every sender is allowed."""
+    if policy is not None and (reason := policy.role_refusal(event)) is not None:
+        return Denied(reason, by_role=True)
+    if request.expected is not None and snapshot.version != request.expected:
+        return WrongVersion()
+    if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
+        return Denied(reason, by_role=False)
+    refusal = request.refusal
+    if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
+        return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
+    return kernel.step(snapshot, event)
+
+
+def is_denied_by_role(decision: Refusal) -> bool:
+    """Whether the caller lacks the role for the event."""
+    return isinstance(decision, Denied) and decision.by_role
+
+
+def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step | Denied) -> Receipt:
+    """Return the receipt when nothing is written: a denial, a refusal, or what a step would do."""
+    entity = snapshot.entity
+    if isinstance(decision, Denied):
+        text = explain_refusal(chart, snapshot, event, outcome="denied", reason=decision.reason)
+        return Receipt(entity, "denied", snapshot.version, decision.reason, explanation=text)
+    after, explanation = decision.snapshot, None
+    if decision.outcome in ("rejected", "denied"):
+        explanation = explain_refusal(
+            chart,
+            snapshot,
+            event,
+            outcome=decision.outcome,
+            reason=decision.reason,
+            failed_guards=decision.failed_guards,
+            faults=decision.faults,
+        )
+    return Receipt(
+        entity,
+        decision.outcome,
+        after.version,
+        decision.reason,
+        after,
+        decision.effects,
+        decision.faults,
+        decision.failed_guards,
+        explanation,
+    )

@@ -1,0 +1,239 @@
+"""The entities of a store through one connection: their turns, cached snapshots, loads and appends.
+
+Rule 1: the runtime has one `Entities` for its own connection, and one for each call in a transaction of a caller
+(`on_transaction`). `Entities` holds what differs between the two; `ProcessState` holds what they share. A new attribute
+of `Entities` is never shared, because both are constructed and neither is copied.
+Rule 2: a snapshot from the cache may be stale. That costs one lost swap, never a wrong step.
+Rule 3: workers and watchers are notified after the append, never before. An append in a transaction of a caller is
+announced after its COMMIT (`announce`).
+Rule 4: an error of the chart that no transition handled is logged: most steps have no caller who reads a receipt. The
+log never quotes a payload.
+Rule 5: when the store is at an earlier version than this process has seen, nothing is stepped any more on any
+connection: keys of effects would be used again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from interlock.errors import NotFoundError, UnavailableError
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.work import WorkDelta
+from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from interlock.ports.clock import Clock
+from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, JoinedStore, Loaded, Store
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.entities.announcements import Announcements, OnWork
+from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.watched_clock import WatchedClock
+from interlock.runtime.epoch import read_epoch, went_back
+from interlock.runtime.history.replay import replay
+from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.revisions import Revisions
+from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
+
+_log = logging.getLogger("interlock.runtime")
+
+
+class ProcessState:
+    """What a runtime knows of its store on every connection."""
+
+    def __init__(self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool) -> None:
+        self.charts = charts
+        self.clock = clock
+        self.keeps_work = keeps_work
+        self.listed = ListedStates()
+        self.epoch: int | None = None
+        self.is_closed = False
+        self.stopped: UnavailableError | None = None
+
+
+class SnapshotCache(OrderedDict[str, tuple[Snapshot, int]]):
+    """The snapshots that were used last, each with the time of its last entry."""
+
+    def keep(self, snapshot: Snapshot, time_ms: int) -> None:
+        """Put a snapshot into the cache; the one that was stored longest ago leaves it."""
+        self[snapshot.entity] = (snapshot, time_ms)
+        self.move_to_end(snapshot.entity)
+        if len(self) > SNAPSHOTS_CACHED_MAX:
+            self.popitem(last=False)
+
+
+class Entities:
+    """The entities of a store, through one connection. `tries_max`: how often a send tries after lost swaps."""
+
+    def __init__(
+        self,
+        store: Store,
+        process: ProcessState,
+        revisions: Revisions,
+        upgrades: Upgrades,
+        messages: MessageSetting,
+        *,
+        tries_max: int,
+    ) -> None:
+        self.store = store
+        self.process = process
+        self.charts = process.charts
+        self.clock = process.clock
+        self.revisions = revisions
+        self.upgrades = upgrades
+        self.messages = messages
+        self.tries_max = tries_max
+        self.snapshots = SnapshotCache()
+        self.mailboxes: Mailboxes = {}
+        self.announcements = Announcements()
+        self.time = WatchedClock(process.clock)
+        self.appends = AppendBuilder(messages, process.listed, keeps_work=process.keeps_work)
+
+    @classmethod
+    def open(
+        cls, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool, upgrade: UpgradePolicy
+    ) -> Entities:
+        """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
+        revisions = Revisions(charts, store, clock)
+        return cls(
+            store,
+            ProcessState(charts, clock, keeps_work=store.work is not None),
+            revisions,
+            Upgrades(charts, revisions, UpgradeRules(charts, upgrade)),
+            MessageSetting(store.facts, clock, has_bus=messages),
+            tries_max=CONFLICT_RETRIES_MAX + 1,
+        )
+
+    # Transactions of callers
+
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Entities:
+        """Return the entities for one call on a transaction of the caller: it tries once, and its cache starts empty.
+
+        What it would read of the store apart from the entity is read by `prepare` before.
+        """
+        revisions = self.revisions.on_transaction(store)
+        upgrades = self.upgrades.on_transaction(revisions)
+        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), tries_max=1)
+        joined.announcements.on_work(on_work)
+        return joined
+
+    def is_prepared(self, kind: str, *, saves: bool) -> bool:
+        """Whether `prepare` has nothing to do."""
+        is_registered = not saves or self.revisions.is_registered(kind)
+        is_read = self.process.epoch is not None and not self.messages.is_stale
+        return is_registered and is_read and self.revisions.is_policy_known(kind)
+
+    async def prepare(self, kind: str, *, saves: bool) -> None:
+        """Read the settings of the store and the policy of a kind; with `saves`, save the definitions of its charts.
+
+        For calls on transactions of the caller. Saving is not part of them: another process that saves the same
+        definitions would wait for the caller.
+        """
+        await self.epoch()
+        if self.messages.is_stale:
+            await self.messages.refresh()
+        if saves:
+            await self.revisions.register_kind(kind)
+        if not self.revisions.is_policy_known(kind):
+            await self.revisions.check_policy(kind)
+
+    def announce(self, entity: str, work: Iterable[WorkDelta]) -> None:
+        """Forget the cached snapshot of an entity that a transaction of the caller changed; wake watchers and workers.
+
+        Called after the COMMIT.
+        """
+        self.snapshots.pop(entity, None)
+        self.announcements.committed(entity, work)
+
+    # Closing
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the runtime is closed."""
+        return self.process.is_closed
+
+    def close(self) -> None:
+        """Accept no further step, and wake every watcher."""
+        self.process.is_closed = True
+        self.announcements.closed()
+
+    def stop(self, entity: str, version: int, known: int) -> UnavailableError:
+        """Accept no further step: the store went back in time to a version below a known one. Return the error."""
+        self.process.stopped = went_back(entity, version, known)
+        self.snapshots.clear()
+        return self.process.stopped
+
+    # Writing
+
+    def turn(self, entity: str, priority: Priority) -> EntityTurn:
+        """One step of an entity at a time. Raises UnavailableError once closed."""
+        process = self.process
+        if process.is_closed:
+            raise UnavailableError("the runtime is closed", code="runtime.closed")
+        if process.stopped is not None:
+            raise process.stopped
+        return EntityTurn(self.mailboxes, entity, priority)
+
+    async def append(self, append: Append, step: Step) -> AppendResult:
+        """Write a step. When it is durable, cache its snapshot, wake the entity's watchers and notify the worker.
+
+        Raises UnavailableError when the store is at an earlier version than the step was computed on.
+        """
+        result = await self.store.append(append)
+        if isinstance(result, Appended):
+            self.snapshots.keep(append.snapshot, append.entry.event.time_ms)
+            self.announcements.appended(append.entity, append.work)
+            if step.faults:
+                log_faults(append.entry, step)
+        elif isinstance(result, Conflict) and result.version < append.expected:
+            raise self.stop(append.entity, result.version, append.expected)
+        return result
+
+    async def epoch(self) -> int:
+        """Return the restore epoch of the store, read once: workers are stopped before it is raised."""
+        if self.process.epoch is None:
+            self.process.epoch = await read_epoch(self.store)
+        return self.process.epoch
+
+    # Reading
+
+    async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
+        """Return the snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
+        found = await self.load(entity)
+        snapshot = await replay(self.revisions, entity, found.snapshot, (each.entry for each in found.records))
+        if snapshot is None:
+            raise unknown_entity(entity)
+        self.snapshots.keep(snapshot, found.time_ms)
+        return snapshot, found.time_ms
+
+    async def load(self, entity: str) -> Loaded:
+        """Return what the store has of an entity. Raises NotFoundError."""
+        found = await self.store.load(entity)
+        if found is None or isinstance(found, Duplicate):
+            raise unknown_entity(entity)
+        return found
+
+    async def has_chart(self, entity: str) -> bool:
+        """Whether this process has the chart of an entity, in its revision; True for an unknown entity."""
+        cached = self.snapshots.get(entity)
+        try:
+            snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
+            await self.revisions.for_preview(snapshot)
+        except NotFoundError:
+            return True
+        except UnavailableError as error:
+            if error.code not in CHART_MISSING_CODES:
+                raise
+            return False
+        return True
+
+
+def log_faults(entry: Entry, step: Step) -> None:
+    """Log the errors inside a step that was written, without their messages, which may quote a payload."""
+    for fault in step.faults:
+        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
+        _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})

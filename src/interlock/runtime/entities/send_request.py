@@ -1,0 +1,35 @@
+"""What is asked of a send. `EntitySender.send` performs it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from interlock.model.event import Event
+from interlock.model.journal.work import WorkId
+from interlock.model.step import Fault
+from interlock.runtime.entities.mailbox import Priority
+
+EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
+
+
+class SendRequest(Struct, frozen=True):
+    """An event for an entity.
+
+    `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key
+    is known; one of an unknown event does not count where the revision of the entity knows the event. `finishes` is the
+    work of the entity that ends with the entry; with `fence`, only if that is still its newest attempt. `sent_ms` is
+    when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
+    wrote about the event. `former_key` is the key under which an earlier release may have recorded the same request.
+    """
+
+    event: Event
+    key: str
+    expected: int | None = None
+    trace: str | None = None
+    refusal: Fault | None = None
+    reason: str | None = None
+    finishes: WorkId | None = None
+    fence: int | None = None
+    priority: Priority = Priority.CALLER
+    sent_ms: int | None = None
+    former_key: str | None = None

@@ -1,0 +1,306 @@
+"""How an event is sent to an entity: load, step, append, retry. For callers' events, results, timers and messages.
+
+Rule 1: a refusal is given only on a fresh snapshot, and only when the key is unknown: the same send, repeated after the
+entity has moved on, is `duplicate`. The role check comes before everything else, so that a caller without the role
+cannot learn anything by guessing a key or a version.
+Rule 2: the work that a step creates is written in the append of its entry, where the store keeps work.
+Rule 3: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
+Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
+not compared: a repeated send may carry another time.
+Rule 4: keys that start with `_` belong to the runtime and are made from what they name, so they need no such check,
+except keys of requests from outside (`model.keys.REQUESTS`). An archived entry cannot be checked; its key
+is `duplicate`.
+Rule 5: a former key of a request counts only for an entry of the same event, with the same payload or from the same
+principal: another sender may have used that key, and must not be able to suppress the request by doing so.
+Rule 6: an entity that is due for the newest chart is moved first (`mover`), but not for a request that would be refused
+or repeated.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.errors import ConflictError, RejectedError
+from interlock.kernel.step import Kernel
+from interlock.model.codec import to_builtins
+from interlock.model.event import Event
+from interlock.model.journal.entry import CREATE, Receipt
+from interlock.model.journal.work import WorkId
+from interlock.model.keys import dedupe_key
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
+from interlock.model.refusal_text import EXISTS
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+from interlock.ports.refusals import Refusal as RecordedRefusal
+from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
+from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
+from interlock.runtime.entities.decision import (
+    Refusal,
+    TooLarge,
+    WrongVersion,
+    build_receipt,
+    decide,
+    is_denied_by_role,
+)
+from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.mailbox import Priority
+from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.send_request import EXPIRED, SendRequest
+from interlock.trust.authorization import Authorizer
+
+
+class _Stamped(Struct, frozen=True):
+    """An event with its time, the key that identifies it, and its former key if it has one."""
+
+    event: Event
+    key: str
+    former_key: str | None
+
+
+class EntitySender:
+    """Creates and steps the entities of one connection."""
+
+    def __init__(self, entities: Entities, mover: EntityMover) -> None:
+        self._entities = entities
+        self._mover = mover
+        self._revisions = entities.revisions
+        self._upgrades = entities.upgrades
+
+    async def create(
+        self,
+        entity: str,
+        kernel: Kernel,
+        context: dict[str, Any],
+        *,
+        key: str | None = None,
+        principal: Any = None,
+        trace: str | None = None,
+        reason: str | None = None,
+        parent: Parent | None = None,
+    ) -> Receipt:
+        """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
+
+        Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
+        and the outcome is `duplicate`.
+        """
+        entities = self._entities
+        if entities.messages.is_stale:
+            await entities.messages.refresh()
+        data: dict[str, Any] = {"context": context}
+        if parent is not None:
+            data["parent"] = to_builtins(parent)
+        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+            kernel = await self._revisions.for_new_entity(kernel)
+            now_ms, epoch = entities.time.now_ms(), await entities.epoch()
+            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
+            entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
+            try:
+                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
+                append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
+            except RejectedError as error:
+                if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                if parent is None:  # a parent gets it as the error of its invoke
+                    await self._record_refusal(entity, event, "rejected", error.code, trace)
+                raise
+            result = await entities.append(append, step)
+            if isinstance(result, Appended):
+                return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
+            if isinstance(result, Duplicate):
+                return await resolve_duplicate(entities.store, entity, result.version, key=entry_key, event=CREATE)
+            assert isinstance(result, Conflict)  # an entity has no work before its first entry
+            text = f"`{entity}` was not created: {EXISTS}"
+            return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
+
+    async def send(self, entity: str, request: SendRequest) -> Receipt:
+        """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        entities = self._entities
+        if entities.messages.is_stale:
+            await entities.messages.refresh()
+        async with entities.turn(entity, request.priority):
+            if entities.process.epoch is None:
+                await entities.epoch()
+            for attempt in range(entities.tries_max):
+                receipt = await self._try_send(entity, request)
+                if receipt is not LOST:
+                    return receipt
+                entities.snapshots.pop(entity, None)
+                if entities.tries_max == 1:
+                    raise joined_conflict(entity)
+                await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
+        raise too_many_conflicts(entity, "this event was applied")
+
+    async def deliver(
+        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+    ) -> Receipt:
+        """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
+        priority = Priority.ENTITY if finishes is None else Priority.RESULT
+        return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
+
+    async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
+        """Return what `send` would answer now. Nothing is written, not even a refusal."""
+        entities = self._entities
+        snapshot, last_ms = await entities.load_snapshot(entity)
+        if self._upgrades.covers(snapshot.kind):
+            snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
+        kernel = await self._revisions.for_preview(snapshot)
+        await self._revisions.authorizer(kernel)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        event = stamped.event
+        decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
+        if not is_denied_by_role(decision):
+            if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
+                return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
+            if stamped.former_key is not None:
+                before = await find_former(entities.store, entity, stamped.former_key, event)
+                if before is not None:
+                    return before
+        assert not isinstance(decision, WrongVersion)  # a dry run expects no version
+        return build_receipt(kernel.chart, snapshot, event, decision)
+
+    async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
+        entities = self._entities
+        cached = entities.snapshots.get(entity)
+        snapshot, last_ms = cached if cached is not None else await entities.load_snapshot(entity)
+        if self._upgrades.covers(snapshot.kind):
+            moved = await self._move_before(snapshot, last_ms, request)
+            if moved is LOST:
+                return LOST
+            if moved is not None:
+                snapshot, last_ms = entities.snapshots[entity]
+                request = replace(request, expected=None)  # it was the version before the move
+        kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        policy = self._revisions.policies.get(snapshot.kind)
+        if policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
+            await self._revisions.authorizer(kernel)
+        decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
+        if stamped.former_key is not None and not is_denied_by_role(decision):
+            before = await find_former(entities.store, entity, stamped.former_key, stamped.event)
+            if before is not None:
+                return before
+        if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
+            return await self._commit(kernel, snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision, request)
+
+    async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
+        """Move an entity before its next step if it is due; None if the step comes without a move.
+
+        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
+        version than the entity has.
+        """
+        carrier = await self._mover.due_carrier(snapshot)
+        if carrier is None:
+            return None
+        if request.refusal is not None or request.expected not in (None, snapshot.version):
+            return None
+        kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        await self._revisions.authorizer(kernel)
+        policy = self._policy(kernel, request)
+        if policy is not None and policy.role_refusal(stamped.event) is not None:
+            return None
+        found = await self._entities.store.load(snapshot.entity, key=stamped.key)
+        if isinstance(found, Duplicate):
+            return None
+        if found is None or found.version != snapshot.version:
+            return LOST
+        if stamped.former_key is not None:
+            former = await find_former(self._entities.store, snapshot.entity, stamped.former_key, stamped.event)
+            if former is not None:
+                return None
+        return await self._mover.try_upgrade(snapshot, last_ms, carrier)
+
+    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
+        """Set the time of the event, which never goes back, and find its key.
+
+        A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
+        """
+        time = self._entities.time
+        now_ms = time.now_ms()
+        epoch = self._entities.process.epoch or 0
+        if last_ms <= now_ms:
+            event = replace(request.event, time_ms=now_ms, epoch=epoch)
+        else:  # another clock was ahead: the entity's time waits for ours, its timers do not
+            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms, epoch=epoch)
+            if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
+                time.report(snapshot.entity)
+        if event.key is None and request.finishes is None and kernel.chart.events:
+            declared = next((each for each in kernel.chart.events if each.name == event.name), None)
+            if declared is not None and declared.dedupe is not None:
+                value = kernel.evaluate(declared.dedupe, snapshot, event)
+                if isinstance(value, str | int) and value != "":
+                    return _Stamped(event, *dedupe_key(event.name, value))
+        return _Stamped(event, request.key, request.former_key)
+
+    def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
+        """Return the policy that applies; None for results of its work, and when every sender is allowed."""
+        if request.finishes is not None:
+            return None
+        authorizer = self._revisions.known_authorizer(kernel)
+        return None if authorizer.is_open else authorizer
+
+    async def _commit(
+        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
+    ) -> Receipt | Lost:
+        entities, event, key = self._entities, stamped.event, stamped.key
+        try:
+            append = entities.appends.build(
+                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
+            )
+        except RejectedError as error:
+            return await self._refuse(kernel, snapshot, stamped, TooLarge(error), request)
+        result = await entities.append(append, step)
+        if isinstance(result, Appended):
+            return Receipt(
+                snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
+            )
+        if isinstance(result, Duplicate):
+            entities.snapshots.pop(snapshot.entity, None)
+            return await resolve_duplicate(entities.store, snapshot.entity, result.version, key=key, event=event.name)
+        if isinstance(result, StaleAttempt):
+            return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
+        if isinstance(result, KeyExpired):
+            expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
+            return await self._refuse(kernel, snapshot, stamped, expired, request)
+        assert isinstance(result, Conflict)
+        return LOST
+
+    async def _refuse(
+        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal, request: SendRequest
+    ) -> Receipt | Lost:
+        """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
+
+        Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
+        """
+        entities, entity, event = self._entities, snapshot.entity, stamped.event
+        # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
+        found = await entities.store.load(entity, key=None if is_denied_by_role(decision) else stamped.key)
+        if isinstance(found, Duplicate):
+            return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
+        if found is None or found.version < snapshot.version:
+            raise entities.stop(entity, 0 if found is None else found.version, snapshot.version)
+        if found.version != snapshot.version:
+            return LOST
+        if isinstance(decision, WrongVersion):
+            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+        if isinstance(decision, TooLarge):
+            if request.finishes is None:  # of a result, the worker reports it when it gives up
+                await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
+            raise decision.error
+        receipt = build_receipt(kernel.chart, snapshot, event, decision)
+        await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
+        return receipt
+
+    async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
+        """Record an attempt that changed nothing, where the store has a log for that."""
+        log = self._entities.store.refusal_log
+        if log is not None:
+            principal = None if event.principal is None else str(event.principal.get("id", ""))
+            await log.record_refusals(
+                (RecordedRefusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
+            )

@@ -1,0 +1,240 @@
+"""Requests of callers on one connection: arguments are checked, the request is admitted and performed, and answered.
+
+Rule 1: an invalid argument is a UsageError, and nothing was read or written.
+Rule 2: a rejection that is a mistake of the program raises: an event or a payload that no loaded revision of the kind
+accepts.
+Rule 3: the receipt of a duplicate has the entity as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from msgspec.structs import replace
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.convert import Model, is_model
+from interlock.model.entity_id import kind_of
+from interlock.model.event import Event
+from interlock.model.journal.entry import Receipt
+from interlock.model.json_value import context_values, json_payload, payload_problem
+from interlock.model.keys import OwnKey
+from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.sendable_events import UNKNOWN_EVENT
+from interlock.model.step import Fault
+from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.send_request import EXPIRED, SendRequest
+from interlock.runtime.entities.sender import EntitySender
+from interlock.runtime.request_checks import (
+    check_entity,
+    check_event,
+    check_expected,
+    check_key,
+    check_new_entity,
+    check_principal,
+    check_reason,
+    check_sent,
+    check_trace,
+)
+
+EventModels = Mapping[type, tuple[str, ...]]
+"""The events of a kind that a model is declared for."""
+
+UNUSED_KEY = "_"
+"""The key of a dry run without one: no entry has it."""
+
+NO_MODELS: Mapping[str, EventModels] = MappingProxyType({})
+
+
+class CallerRequests:
+    """What callers ask of the entities of one connection."""
+
+    def __init__(
+        self, entities: Entities, admission: Admission | ThreadAdmission, models: Mapping[str, EventModels]
+    ) -> None:
+        self.entities = entities
+        self.mover = EntityMover(entities)
+        self.sender = EntitySender(entities, self.mover)
+        self._charts = entities.charts
+        self._clock = entities.clock
+        self._snapshots = entities.snapshots
+        self._admission = admission
+        self._models = models
+
+    async def create(
+        self,
+        entity: str,
+        context: Mapping[str, Any] | Model | None = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """As `Runtime.create`."""
+        kind = check_entity(entity)
+        sender = check_principal(principal)
+        check_trace(trace)
+        check_reason(reason)
+        if key is not None:
+            check_key(key)
+        try:
+            check_new_entity(entity)
+        except UsageError:
+            if await self.entities.store.load(entity) is None:
+                raise
+        kernel = self._charts.for_new_entity(kind)
+        values = context_values(context)
+        with self._admission.admit():
+            receipt = await self.sender.create(
+                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
+            )
+            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+
+    async def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        sent_ms: int | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """As `Runtime.send`."""
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+        with self._admission.admit():
+            receipt = await self.sender.send(entity, request)
+            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+
+    async def submit(
+        self,
+        entity: str,
+        event: str,
+        payload: Any,
+        *,
+        key: OwnKey,
+        expected: int | None,
+        principal: Mapping[str, Any] | None,
+        trace: str | None,
+        sent_ms: int | None,
+        reason: str | None,
+    ) -> Receipt:
+        """As `Runtime.submit`."""
+        request = self._request(
+            entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
+        )
+        named = replace(request.event, id=key.name, key=key.name)
+        with self._admission.admit():
+            request = replace(request, event=named, former_key=key.former)
+            return await self._answer(request, await self.sender.send(entity, request))
+
+    async def dry_run(
+        self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
+    ) -> Receipt:
+        """As `Runtime.dry_run`."""
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+        return await self._answer(request, await self.sender.dry_run(entity, request))
+
+    def _event_of(self, entity: str, model: object, payload: object) -> str:
+        """Return the name of the event that a model is the payload of."""
+        if not is_model(model):
+            hint = 'write send("order/1", "payment.confirmed", {...}), or send a model that `load` knows'
+            message = f"the event must be a name or a model, got {type(model).__name__}"
+            raise UsageError(message, code="event.malformed", hint=hint)
+        name, kind = type(model).__name__, check_entity(entity)
+        if payload is not None:
+            hint = "send the model alone, or an event name and a payload"
+            raise UsageError(f"`{name}` is a payload, and another payload was given", code="event.malformed", hint=hint)
+        models = self._models.get(kind, {})
+        events = next((models[cls] for cls in type(model).__mro__ if cls in models), ())
+        if len(events) == 1:
+            return events[0]
+        if events:
+            message = f"`{name}` is the model of several events of `{kind}`: {', '.join(events)}"
+            raise UsageError(message, code="event.ambiguous", hint=f'write send(..., "{events[0]}", {name}(...))')
+        known = ", ".join(sorted(cls.__name__ for cls in models))
+        hint = f'its models are {known}; write load(..., models={{"event.name": {name}}})'
+        if not known:
+            hint = f'write load(..., models={{"event.name": {name}}}), or name the event'
+        raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
+
+    async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
+        """Return a receipt, with the entity as it is now if it is a duplicate.
+
+        Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
+        revision of the kind accepts.
+        """
+        if receipt.outcome == "duplicate":
+            return await self._with_snapshot(receipt)
+        if receipt.outcome == "rejected" and receipt.reason in (UNKNOWN_EVENT, "payload"):
+            kind, name = kind_of(receipt.entity), request.event.name
+            if receipt.reason == UNKNOWN_EVENT:
+                mistake = self._charts.unknown_event(kind, name)
+            else:
+                mistake = self._charts.payload_mistake(kind, name, request.event.data)
+            if mistake is not None:
+                raise mistake
+        return receipt
+
+    async def _with_snapshot(self, receipt: Receipt) -> Receipt:
+        """Return the receipt of a duplicate with the entity as it is now."""
+        snapshot, _ = self._snapshots.get(receipt.entity) or await self.entities.load_snapshot(receipt.entity)
+        with suppress(UnavailableError):  # its states can then be asked for
+            await self.entities.revisions.for_preview(snapshot, needs_functions=False)
+        return replace(receipt, snapshot=snapshot)
+
+    def _request(
+        self,
+        entity: str,
+        event: str,
+        payload: Any,
+        key: str | None,
+        principal: Mapping[str, Any] | None,
+        trace: str | None = None,
+        expected: int | None = None,
+        sent_ms: int | None = None,
+        reason: str | None = None,
+        *,
+        entry_key: str | None = None,
+    ) -> SendRequest:
+        """Check the arguments of a send. Most are absent, and an absent one costs no check.
+
+        `entry_key` is the key of the entry; without it, that of the caller or a new one.
+        """
+        if type(entity) is not str or entity not in self._snapshots:  # cached ids were checked before
+            check_entity(entity)
+        check_event(event)
+        sender = None if principal is None else check_principal(principal)
+        if trace is not None:
+            check_trace(trace)
+        if reason is not None:
+            check_reason(reason)
+        if key is not None:
+            check_key(key)
+        if expected is not None:
+            check_expected(expected)
+        if sent_ms is not None:
+            check_sent(sent_ms)
+        if payload is not None and payload_problem(payload) is not None:
+            payload = json_payload(payload, what=f"the payload of `{event}`", code="event.payload")
+        mistake, refusal = self._charts.unknown_event(kind_of(entity), event), None
+        if mistake is not None:
+            refusal = Fault(UNKNOWN_EVENT, mistake.message)
+        elif sent_ms is not None and sent_ms < self._clock.now_ms() - KEY_WINDOW_MS:
+            refusal = EXPIRED
+        sent = Event(event, payload, key, key, sender)
+        entry_key = entry_key or key or f"_{self._clock.token()}"
+        return SendRequest(sent, entry_key, expected, trace, refusal, reason, sent_ms=sent_ms)
