@@ -106,7 +106,9 @@ def test_a_store_adds_who_is_concerned(lamps: str, call: Caller) -> None:
     assert 11 == ended.code
     assert (1, True) == (removed["store"]["entities"], removed["store"]["in_use"])
     assert (1, 1) == (found["store"]["living"], found["store"]["others"])
-    assert {"bright": "used", "press": "used"} == {each["name"]: each["verdict"] for each in found["store"]["tombstones"]}
+    assert {"bright": "used", "press": "used"} == {
+        each["name"]: each["verdict"] for each in found["store"]["tombstones"]
+    }
 
 
 def test_the_evidence_is_in_every_form(lamps: str, call: Caller, folder: Path) -> None:
