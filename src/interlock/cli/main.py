@@ -51,6 +51,7 @@ COMMANDS = {
     "send": ("interlock.cli.commands.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.serve:serve", "Start the web console and HTTP API"),
     "migrate": ("interlock.cli.commands.migrate:migrate", "Move entities to a newer chart"),
+    "rollout": ("interlock.cli.commands.rollout:rollout", "Start some new entities on a new chart"),
     "shadow": ("interlock.cli.commands.shadow:shadow", "Compare recorded steps with those of a new chart"),
     "show": ("interlock.cli.commands.entity:show", "Show an entity now or at an earlier version"),
     "simulate": ("interlock.cli.commands.simulate:simulate", "Simulate a chart: send events, advance the clock, undo"),
@@ -96,6 +97,12 @@ SUBCOMMANDS = {
         "apply": "Move every entity that can be carried",
         "status": "Count entities by revision",
     },
+    "rollout": {
+        "set": "Start a part of the new entities on a revision",
+        "advance": "Make the part larger",
+        "abort": "Start all new entities on the base",
+        "status": "Show the part, and entities by revision",
+    },
     "shadow": {
         "replay": "Compare the journals of a store with a new chart",
         "run": "Compare what is written to a store, live, with a new chart",
@@ -108,7 +115,7 @@ SECTIONS = {
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
-    "Changes": ("diff", "shadow", "migrate", "refold"),
+    "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
 

@@ -31,7 +31,8 @@ from interlock.runtime.entities.move_request import MoveRequest
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
 from interlock.runtime.history.replay import DIGEST, DIGEST_HINT, as_recorded, digest_problem
-from interlock.runtime.upgrades import behaviour_of, is_later, sequence_of
+from interlock.runtime.rollouts import order_of
+from interlock.runtime.upgrades import behaviour_of, is_later, names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +174,13 @@ class Refold:
 
     async def _is_forward(self, source: RecordedSource) -> bool:
         """Whether the corrected chart comes after a revision in this store; one that is not saved yet will."""
-        editions = await self._entities.revisions.editions(self._new.chart.kind)
-        if sequence_of(editions, self._new.chart) is None:
+        entities, chart = self._entities, self._new.chart
+        if entities.rollouts.is_stale:
+            await entities.rollouts.refresh()
+        editions = await entities.revisions.editions(chart.kind)
+        if order_of(editions, names_of(chart)) is None:
             return True
-        return is_later(editions, self._new.chart, than=source.kernel.chart)
+        return is_later(editions, chart, than=source.kernel.chart, promoted=entities.rollouts.promoted(chart.kind))
 
     async def _write(self, entity: str, answer: RefoldAnswer) -> tuple[str, ...] | None:
         """Write a correction; return why it was not written, or None."""

@@ -170,6 +170,13 @@ class Revisions:
         """Return the chart for an entity that is created by this one, registered."""
         return self._ready.get((kernel.chart.kind, kernel.chart.revision)) or await self.register(kernel)
 
+    async def for_rollout(self, kind: str, revision: str) -> Kernel:
+        """Return the chart for an entity that is created on a revision of the store, registered.
+
+        Raises UnavailableError as `for_step` does.
+        """
+        return self._ready.get((kind, revision)) or await self.register(await self.for_repeating(kind, revision))
+
     async def for_step(self, snapshot: Snapshot) -> Kernel:
         """Return the chart for the next step of an entity, registered.
 

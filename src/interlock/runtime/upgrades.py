@@ -3,8 +3,9 @@
 Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`, or declares itself `compatible` with
 the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
 pinned: it continues on its own revision.
-Rule 2: moves go forward only: the new revision must have been saved later in this store, and must not be outdated
-(`ports.definitions`). So workers with different newest charts never move an entity back and forth.
+Rule 2: moves go forward only: the new revision must have been saved later in this store, or promoted later
+(`rollouts`), and must not be outdated (`ports.definitions`). So workers with different newest charts never move an
+entity back and forth. None goes to a revision that is being rolled out, or was aborted.
 Rule 3: an entity that cannot be carried stays (`evolve.carry`), and is asked again after its next step.
 Rule 4: entities that ended, and children of inline charts, stay.
 Rule 5: `compatible` is not believed: what it breaks is logged when the pair is first compared, and such entities stay.
@@ -30,6 +31,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Edition, newest_edition, outdated_editions
 from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.rollouts import Promotion, Rollouts, order_of
 
 if TYPE_CHECKING:
     from interlock.evolve.carry import Carrier
@@ -87,6 +89,7 @@ class Upgrades:
         charts: ChartRegistry,
         revisions: Revisions,
         rules: UpgradeRules,
+        rollouts: Rollouts,
         *,
         carriers: Mapping[_Pair, Carrier | None] = MappingProxyType({}),
         kept: Mapping[str, tuple[int, str]] = MappingProxyType({}),
@@ -94,13 +97,15 @@ class Upgrades:
         self._charts = charts
         self._revisions = revisions
         self._rules = rules
+        self._rollouts = rollouts
+        self._promoted: dict[str, tuple[Promotion, ...]] = {}
         self._kinds = rules.kinds
         self._carriers = OrderedDict(carriers)
         self._kept = OrderedDict(kept)
 
-    def on_transaction(self, revisions: Revisions) -> Upgrades:
+    def on_transaction(self, revisions: Revisions, rollouts: Rollouts) -> Upgrades:
         """Return the upgrades for one call on a transaction of the caller, which may be rolled back."""
-        return Upgrades(self._charts, revisions, self._rules, carriers=self._carriers, kept=self._kept)
+        return Upgrades(self._charts, revisions, self._rules, rollouts, carriers=self._carriers, kept=self._kept)
 
     def covers(self, kind: str) -> bool:
         """Whether entities of a kind may move at all: the only question of a send under `pinned`."""
@@ -113,6 +118,10 @@ class Upgrades:
         when the store cannot say.
         """
         if snapshot.kind not in self._kinds or snapshot.ended is not None:
+            return None
+        if self._rollouts.is_stale:
+            await self._rollouts.refresh()
+        if self._rollouts.holds_back(self._charts.for_new_entity(snapshot.kind).chart):
             return None
         return await self._find(snapshot.kind, snapshot.revision, is_preview=is_preview, by_policy=True)
 
@@ -129,6 +138,13 @@ class Upgrades:
 
     async def _find(self, kind: str, revision: str, *, is_preview: bool, by_policy: bool) -> Carrier | None:
         name = (kind, revision, is_preview, by_policy)
+        if self._rollouts.is_stale:
+            await self._rollouts.refresh()
+        promoted = self._rollouts.promoted(kind)
+        if self._promoted.get(kind, ()) != promoted:  # the order of its revisions is another one now
+            self._promoted[kind] = promoted
+            for each in [pair for pair in self._carriers if pair[0] == kind]:
+                del self._carriers[each]
         if name not in self._carriers:
             newest = self._charts.for_new_entity(kind)
             if not is_preview:
@@ -160,17 +176,19 @@ class Upgrades:
         editions = await self._revisions.editions(old.kind)
         head = newest_edition(editions)
         is_outdated = head is not None and is_lower(newest.chart.label, head.label)
-        will_be_saved = is_preview and not is_outdated and sequence_of(editions, newest.chart) is None
-        if not (will_be_saved or is_later(editions, newest.chart, than=old)):
+        will_be_saved = is_preview and not is_outdated and order_of(editions, names_of(newest.chart)) is None
+        promoted = self._rollouts.promoted(old.kind)
+        if not (will_be_saved or is_later(editions, newest.chart, than=old, promoted=promoted)):
             return None
         return self._compare(old, newest, label, await self._between(editions, old, newest.chart))
 
     async def _between(self, editions: tuple[Edition, ...], old: Chart, new: Chart) -> list[Document]:
         """Return the definitions between two that rename states, as the store orders them, without unreadable ones."""
-        first, last = sequence_of(editions, old) or 0, sequence_of(editions, new)
+        places = [order_of(editions, names_of(each)) for each in (old, new)]
+        first, last = (None if each is None else each[0] for each in places)
         order = {each.revision: each.sequence for each in reversed(editions)}  # the first edition of each
         inside = sorted(
-            (sequence, name) for name, sequence in order.items() if first < sequence < (last or sequence + 1)
+            (sequence, name) for name, sequence in order.items() if (first or 0) < sequence < (last or sequence + 1)
         )
         found = [await self._revisions.document(old.kind, name) for _, name in inside]
         return [each for each in found if each is not None and each.renamed]
@@ -220,20 +238,19 @@ def behaviour_of(chart: Chart) -> str:
     return found
 
 
-def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart) -> bool:
-    """Whether a chart was first saved later in the store than another. One that is not saved is not later.
+def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart, promoted: tuple[Promotion, ...] = ()) -> bool:
+    """Whether a chart was first saved later in the store than another, or was chosen again later. One that is not saved
+    is not later.
 
     An earlier chart that was never saved, because a release before definitions wrote its entities, comes first, and so
     does one that was outdated when it was saved.
     """
-    outdated = outdated_editions(editions)
-    editions = tuple(each for each in editions if each not in outdated)
-    own, other = sequence_of(editions, chart), sequence_of(editions, than)
+    outdated, chosen = outdated_editions(editions), {each.revision for each in promoted}
+    counted = tuple(each for each in editions if each not in outdated or each.revision in chosen)
+    own, other = (order_of(counted, names_of(each), promoted) for each in (chart, than))
     return own is not None and (other is None or own > other)
 
 
-def sequence_of(editions: tuple[Edition, ...], chart: Chart) -> int | None:
-    """Return the order of a chart in the store: the lowest number of its editions; None if it is not saved."""
-    names = {chart.revision, *chart.other_names}
-    numbers = [each.sequence for each in editions if not names.isdisjoint((each.revision, *each.names))]
-    return min(numbers, default=None)
+def names_of(chart: Chart) -> tuple[str, ...]:
+    """Return all names of a chart's revision."""
+    return (chart.revision, *chart.other_names)

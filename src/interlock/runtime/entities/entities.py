@@ -37,6 +37,7 @@ from interlock.runtime.history.replay import replay
 from interlock.runtime.message_setting import MessageSetting
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.rollouts import Rollouts
 from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
 
 _log = logging.getLogger("interlock.runtime")
@@ -76,6 +77,7 @@ class Entities:
         revisions: Revisions,
         upgrades: Upgrades,
         messages: MessageSetting,
+        rollouts: Rollouts,
         *,
         tries_max: int,
     ) -> None:
@@ -86,6 +88,7 @@ class Entities:
         self.revisions = revisions
         self.upgrades = upgrades
         self.messages = messages
+        self.rollouts = rollouts
         self.tries_max = tries_max
         self.snapshots = SnapshotCache()
         self.mailboxes: Mailboxes = {}
@@ -99,12 +102,14 @@ class Entities:
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
+        rollouts = Rollouts(store.facts, clock)
         return cls(
             store,
             ProcessState(charts, clock, keeps_work=store.work is not None),
             revisions,
-            Upgrades(charts, revisions, UpgradeRules(charts, upgrade)),
+            Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
+            rollouts,
             tries_max=CONFLICT_RETRIES_MAX + 1,
         )
 
@@ -116,15 +121,16 @@ class Entities:
         What it would read of the store apart from the entity is read by `prepare` before.
         """
         revisions = self.revisions.on_transaction(store)
-        upgrades = self.upgrades.on_transaction(revisions)
-        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), tries_max=1)
+        rollouts = self.rollouts.fixed()
+        upgrades = self.upgrades.on_transaction(revisions, rollouts)
+        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, tries_max=1)
         joined.announcements.on_work(on_work)
         return joined
 
     def is_prepared(self, kind: str, *, saves: bool) -> bool:
         """Whether `prepare` has nothing to do."""
         is_registered = not saves or self.revisions.is_registered(kind)
-        is_read = self.process.epoch is not None and not self.messages.is_stale
+        is_read = self.process.epoch is not None and not self.messages.is_stale and not self.rollouts.is_stale
         return is_registered and is_read and self.revisions.is_policy_known(kind)
 
     async def prepare(self, kind: str, *, saves: bool) -> None:
@@ -136,6 +142,8 @@ class Entities:
         await self.epoch()
         if self.messages.is_stale:
             await self.messages.refresh()
+        if self.rollouts.is_stale:
+            await self.rollouts.refresh()
         if saves:
             await self.revisions.register_kind(kind)
         if not self.revisions.is_policy_known(kind):

@@ -51,6 +51,7 @@ from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
+from interlock.runtime.rollouts import order_of
 from interlock.trust.authorization import Authorizer
 
 
@@ -91,11 +92,13 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
+        if entities.rollouts.is_stale:
+            await entities.rollouts.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
         async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
-            kernel = await self._revisions.for_new_entity(kernel)
+            kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
@@ -116,6 +119,24 @@ class EntitySender:
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
+
+    async def _chart_for(self, entity: str, kernel: Kernel) -> Kernel:
+        """Return the chart on which a new entity starts, registered: that of a rollout, if its kind has one.
+
+        `kernel` is the newest chart of this process, or an inline chart, which belongs to the chart around it.
+        """
+        revisions, kind = self._revisions, kernel.chart.kind
+        rollout = self._entities.rollouts.find(kind)
+        if rollout is None or revisions.charts.current(kind) is not kernel:
+            return await revisions.for_new_entity(kernel)
+        if rollout.state == "complete":
+            own = await revisions.for_new_entity(kernel)
+            editions = await revisions.editions(kind)
+            place = order_of(editions, (own.chart.revision, *own.chart.other_names), rollout.promoted)
+            other = order_of(editions, (rollout.revision,), rollout.promoted)
+            if place is not None and other is not None and place >= other:
+                return own
+        return await revisions.for_rollout(kind, rollout.revision_for(entity))
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""

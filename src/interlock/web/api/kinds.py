@@ -16,6 +16,7 @@ from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS
+from interlock.runtime.rollouts import RolloutState, read_rollout
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
 from interlock.web.http.endpoint import Endpoint, RequestContext
@@ -64,6 +65,20 @@ class EventView(Struct, frozen=True):
     description: str | None = None
 
 
+class RolloutView(Struct, frozen=True):
+    """The rollout of a kind: the share of new entities that start on a revision; all others start on the base.
+
+    `percent` is 0 for a rollout that was aborted.
+    """
+
+    state: RolloutState
+    percent: float
+    revision: str
+    base: str
+    changed_ms: int
+    why: str = ""
+
+
 class KindDetail(Struct, frozen=True):
     """One kind in detail. `context` is the JSON Schema of the initial context, `indexes` the fields that the user may
     find entities by.
@@ -75,6 +90,7 @@ class KindDetail(Struct, frozen=True):
     context: dict[str, Any]
     description: str | None = None
     indexes: tuple[IndexedField, ...] = ()
+    rollout: RolloutView | None = None
 
 
 class DiffQuery(Struct, frozen=True, rename={"from_revision": "from"}):
@@ -155,7 +171,16 @@ async def get_kind(request: RequestContext) -> KindDetail:
         payload_schema(root.context),
         root.description,
         tuple(IndexedField(kind, field, form) for field, form in sorted(forms.items()) if field not in hidden),
+        await _rollout(request, kind),
     )
+
+
+async def _rollout(request: RequestContext, kind: str) -> RolloutView | None:
+    found = await read_rollout(request.console.store, kind)
+    if found is None:
+        return None
+    last = found.history[-1]
+    return RolloutView(found.state, found.share / 100, found.revision, found.base, last.changed_ms, last.why)
 
 
 def _events(chart: Chart) -> tuple[EventView, ...]:

@@ -105,7 +105,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
             )
           : h("p.empty", "No stuck entities"),
       ),
-      view.revisions.length > 0 && h("section.card", h("h2", "Revisions"), revisions(kind, view)),
+      view.revisions.length > 0 && h("section.card", h("h2", "Revisions"), rollout(detail.rollout), revisions(kind, view)),
     );
   }
   show();
@@ -153,6 +153,18 @@ function population(kind, view) {
     "",
     "",
   );
+}
+
+/** One line about the rollout of a kind; nothing without one. */
+function rollout(found) {
+  if (!found) return "";
+  const why = found.why ? ` (${found.why})` : "";
+  const text = {
+    active: `${found.percent} % of new entities start on ${found.revision}, all others on ${found.base}`,
+    complete: `New entities start on ${found.revision}`,
+    aborted: `Rollout of ${found.revision} aborted; new entities start on ${found.base}`,
+  };
+  return h(found.state === "aborted" ? "p.bad" : "p.muted", text[found.state] + why);
 }
 
 function revisions(kind, view) {
