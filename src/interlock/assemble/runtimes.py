@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble.charts import CONTEXT, BoundChart
-from interlock.errors import UsageError
+from interlock.errors import DefinitionError, UsageError
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
-from interlock.stores.registry import open_store, store_opener, without_password
+from interlock.stores.registry import open_store, store_opener, without_migrations, without_password
 
 if TYPE_CHECKING:
     from interlock.effects.retry import HandlerDefaults
@@ -76,6 +76,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    migrate: bool = True,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -100,10 +101,14 @@ def open(  # noqa: A001 - the name users read: interlock.open
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
     handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
 
+    With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
+    command, instead of being upgraded; a SQLite file is not created. Memory and files have no schema to upgrade.
+
     Names of handlers without a registered function are logged as a warning when the runtime runs effects: their work
     waits for a process that has them.
 
-    Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name.
+    Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name; when it is opened,
+    DefinitionError (`compatible.broken`) for a chart that is not compatible with what it declares.
 
         async with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
             await orders.create("order/A-1", {"amount": 100})
@@ -135,7 +140,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
         handler_defaults=handler_defaults,
         upgrade=upgrade,
     )
-    return PendingRuntime(url, store_opener(url), bound, options)
+    opener = store_opener(url)
+    return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
 
 
 def connect(
@@ -151,6 +157,7 @@ def connect(
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    migrate: bool = True,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -175,6 +182,7 @@ def connect(
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        migrate=migrate,
     )
     return pending.blocking()
 
@@ -334,6 +342,7 @@ class PendingRuntime:
         runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
         try:
             await runtime.declare_indexes()
+            await self._check_promises(runtime)
             await runtime.revisions.warn_outdated()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
@@ -341,6 +350,15 @@ class PendingRuntime:
             await runtime.close()
             raise
         return runtime
+
+    async def _check_promises(self, runtime: Runtime) -> None:
+        """Raise DefinitionError for a chart that breaks what it declares itself compatible with."""
+        if any(each.chart.compatible is not None for each in self._kernels):
+            from interlock.observe.compatibility import broken_promises
+
+            broken = await broken_promises(runtime)
+            if broken:
+                raise DefinitionError(broken)
 
     async def _start_worker(self, runtime: Runtime) -> None:
         from interlock.model.journal.message import SOURCE

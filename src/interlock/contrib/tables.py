@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.stores.sqlite.prefix import SHARED_PREFIX
+from interlock.stores.postgres.address import check_schema_name
+from interlock.stores.sqlite.prefix import SHARED_PREFIX, check_prefix
 
 SCHEMA = "interlock"
 """The schema of a store on PostgreSQL, unless its address names another one."""
@@ -53,6 +54,24 @@ def upgrade(connection: Any, *, prefix: str = SHARED_PREFIX, schema: str = SCHEM
     hint = "pass a connection of sqlite3 or psycopg 3, or one of SQLAlchemy or Django that uses them"
     what = f"{type(driver).__module__}.{type(driver).__qualname__}"
     raise UsageError(f"cannot create tables on `{what}`", code="join.unsupported", hint=hint)
+
+
+def upgrade_statements(database: str, *, prefix: str = SHARED_PREFIX, schema: str = SCHEMA) -> list[str]:
+    """Return the statements that create the tables of a store, for tools that print them (`sqlmigrate`, `--sql`).
+
+    `database` is `sqlite` or `postgresql`. They are for one transaction, and for a database that has no store yet;
+    `interlock db upgrade --dry-run` prints those that an existing store lacks.
+    """
+    if database == "sqlite":
+        from interlock.stores.sqlite.connection import upgrade_statements as for_file
+
+        return for_file(0, check_prefix(prefix), place="the file")
+    if database == "postgresql":
+        from interlock.stores.postgres.joined_migration import upgrade_statements as for_server
+
+        return for_server(0, check_schema_name(schema), place=f"schema `{schema}`")
+    hint = "use `sqlite` or `postgresql`"
+    raise UsageError(f"no store can be in a database of {database}", code="join.unsupported", hint=hint)
 
 
 def _driver_connection(connection: Any) -> Any:

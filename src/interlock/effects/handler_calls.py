@@ -17,6 +17,9 @@ from interlock.model.convert import from_json, type_hints
 
 T = TypeVar("T")
 
+FUNCTIONS_MAX = 4_096
+"""Functions whose signatures are remembered: each attempt would inspect its handler again."""
+
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -55,7 +58,7 @@ def handler_arguments(function: Callable[..., Any], attempt: HandlerAttempt) -> 
     return from_json(attempt.input, expected, what=what, code="handler.input"), attempt
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(FUNCTIONS_MAX)
 def _parameters(function: Callable[..., Any]) -> tuple[bool, Any]:
     """Return whether a handler takes its input as first parameter, and the type of that; None if it declares none."""
     try:
@@ -74,10 +77,15 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     return iscoroutinefunction(function) or isasyncgenfunction(function)
 
 
+@lru_cache(FUNCTIONS_MAX)
+def _is_generator(function: Callable[..., Any]) -> bool:
+    return isasyncgenfunction(function)
+
+
 async def call_asynchronous(function: Callable[..., Any], attempt: HandlerAttempt) -> Any:
     """Await a handler that runs in the event loop, and return its result."""
     arguments = handler_arguments(function, attempt)
-    if not isasyncgenfunction(function):
+    if not _is_generator(function):
         return await function(*arguments)
     result: Any = None
     async for each in function(*arguments):

@@ -154,6 +154,10 @@ class HandlerRunner:
         """The names of the handlers. Work with other names waits for another process."""
         return tuple(self._functions)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a handler of this name."""
+        return name in self._functions
+
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Run one attempt, from claim to result."""
         claim = work.claim
@@ -280,6 +284,11 @@ class HandlerRunner:
             return reached[0] if reached else Failure("cancelled", "stopped")
         finally:
             call.cancel()  # again: it may have caught the first cancellation
+            if call.done():
+                self._forget(call)
+            else:  # it outlives its waiter, and the loop holds tasks weakly
+                self._futures.add(call)
+                call.add_done_callback(self._forget)
 
     def _limits(self, work: RunningWork, attempt: Attempt, *, stoppable: bool) -> dict[asyncio.Future[Any], Failure]:
         """Return what ends an attempt from outside, each with the failure it means."""
@@ -320,9 +329,6 @@ class HandlerRunner:
         else:
             assert self._run_in_process is not None  # CPU handlers come with a process pool
             call = asyncio.ensure_future(self._run_in_process(function, attempt))
-        # The loop holds tasks weakly, and a call may outlive its waiter.
-        self._futures.add(call)
-        call.add_done_callback(self._forget)
         work.start_attempt(call)
         return call
 

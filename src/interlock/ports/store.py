@@ -101,38 +101,38 @@ class Append(Struct, frozen=True, dict=True):
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
 
-    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
-        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
-        self.__dict__["snapshot_json"] = snapshot_json
+    def with_json(self, *, entry_json: bytes, snapshot_json: bytes) -> Append:
+        """Return this append, whose entry and snapshot the caller has encoded already."""
+        self.__dict__.update(entry_json=entry_json, snapshot_json=snapshot_json)
         return self
 
 
-class Appended(Struct, frozen=True):
+class Appended(Struct, frozen=True, gc=False):
     """The record is durable."""
 
     version: int
     head: str
 
 
-class Duplicate(Struct, frozen=True):
+class Duplicate(Struct, frozen=True, gc=False):
     """The key was recorded before, with this version; nothing was written."""
 
     version: int
 
 
-class Conflict(Struct, frozen=True):
+class Conflict(Struct, frozen=True, gc=False):
     """The entity is at another version than expected (0: it does not exist); nothing was written."""
 
     version: int
 
 
-class StaleAttempt(Struct, frozen=True):
+class StaleAttempt(Struct, frozen=True, gc=False):
     """The work that the entry would finish no longer exists, or has a newer attempt; nothing was written."""
 
     version: int
 
 
-class KeyExpired(Struct, frozen=True):
+class KeyExpired(Struct, frozen=True, gc=False):
     """The key is unknown, but the event is as old as entries whose keys have expired; nothing was written.
 
     It may have been applied before. `version` is that of the entity, `time_ms` the time up to which keys may have
@@ -148,7 +148,7 @@ AppendResult = Appended | Duplicate | Conflict | StaleAttempt | KeyExpired
 """The result of an append."""
 
 
-class Loaded(Struct, frozen=True):
+class Loaded(Struct, frozen=True, gc=False):
     """What the store has of an entity: a snapshot of it or of an earlier version, and the records after that.
 
     `time_ms` is the time of its last entry: the next one is never before it.
@@ -420,6 +420,9 @@ class JoinedStore(Store, Protocol):
 
     async def lock(self, entities: Sequence[str]) -> None:
         """Lock entities, in an order that is the same for every caller. Unknown ones are skipped."""
+
+    async def look(self, entity: str) -> Loaded | None:
+        """Return the entity as the transaction sees it, without a lock; None when it does not exist."""
 
 
 class Joins(Protocol):

@@ -18,7 +18,7 @@ from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.ports.refusals import Refusal
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """Claimed work: its entity, the number of this attempt, how often it failed, and whether it was cancelled."""
 
     entity: str
@@ -33,7 +33,7 @@ class Claim(Struct, frozen=True):
         return self.work.key(self.entity)
 
 
-class Settlement(Struct, frozen=True):
+class Settlement(Struct, frozen=True, gc=False):
     """What becomes of a claim: `done`; `again` at a time, after a failure or, with `without_failure`, without one;
     `wait` until something else continues it; `dead`. Without `started` it does not count as an attempt.
 

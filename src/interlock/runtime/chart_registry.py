@@ -34,9 +34,16 @@ JOB_KIND = "interlock-job"
 JOB_FILE = Path(__file__).with_name("console_job.yaml")
 """The definition of that kind."""
 
+REPORT_KIND = "interlock-report"
+"""The kind of saved reports of shadow runs, shadow replays and refolds."""
+
+REPORT_FILE = Path(__file__).with_name("report.yaml")
+
 CONSOLE_ROLE = "interlock.console"
 
-BUILTIN_KINDS = frozenset({JOB_KIND})
+_BUILTIN_FILES = {JOB_KIND: JOB_FILE, REPORT_KIND: REPORT_FILE}
+
+BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
 KNOWN_EVENTS_MAX = 10_000
 """Names of events that a registry remembers as known, so that a send looks a name up once."""
@@ -184,20 +191,20 @@ def kind_hint(kind: str, known: Collection[str]) -> str:
 
 def builtin_kernel(kind: str) -> Kernel | None:
     """Return the chart of a kind that belongs to the package; None for any other kind."""
-    return _job_kernel() if kind == JOB_KIND else None
+    return _own_kernel(kind) if kind in BUILTIN_KINDS else None
 
 
 @cache
-def _job_kernel() -> Kernel:
-    # Imported when needed: a runtime without jobs does not load the YAML reader for them.
+def _own_kernel(kind: str) -> Kernel:
+    # Imported when needed: a runtime without jobs and reports does not load the YAML reader for them.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
     from interlock.evolve.identity import named
 
-    reading = FORMAT.read(JOB_FILE.read_text(encoding="utf-8"), source=f"<{JOB_KIND}>")
+    reading = FORMAT.read(_BUILTIN_FILES[kind].read_text(encoding="utf-8"), source=f"<{kind}>")
     chart = None if reading.document is None else compile_document(reading.document).chart
     if chart is None:
-        raise InternalError(f"the built-in chart `{JOB_KIND}` does not compile", code="own.chart")
+        raise InternalError(f"the built-in chart `{kind}` does not compile", code="own.chart")
     return Kernel(named(chart))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
@@ -40,7 +41,7 @@ from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.feed import check_kinds, feed_of, follow_feed
+from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
@@ -52,7 +53,9 @@ from interlock.runtime.request_checks import (
     CreateOptions,
     SendOptions,
     check_entity,
+    check_principal,
     check_range,
+    check_reason,
     passes_on_to,
 )
 from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
@@ -62,8 +65,10 @@ from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
+    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
@@ -104,6 +109,8 @@ class Runtime:
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
             self.entities.announcements.on_work(self.ringer.ring_for)
+        if store.wakeups is not None:
+            self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._projections: dict[str, ProjectionRunner] = {}
@@ -387,19 +394,23 @@ class Runtime:
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
 
-        Raises UsageError for a cursor of another store, and on a store that keeps no order of its entries: files.
+        Raises UsageError for a cursor of another store, and on a store without a feed: a folder that is read-only.
         """
         source, wanted = feed_of(self.store), check_kinds(kinds)
+        if not follow:
+            async for each in follow_feed(source, after=after, kinds=wanted, waiter=None):
+                yield each
+            return
         with self.entities.announcements.following() as changed:
-            entries = follow_feed(source, self.clock, after=after, kinds=wanted, follow=follow, changed=changed)
-            try:
-                async for each in entries:
-                    yield each
-                    if self.entities.is_closed:
-                        return
-            except UnavailableError:
-                if not self.entities.is_closed:
-                    raise
+            async with EntryWaiter(self.store, self.clock, changed) as waiter:
+                try:
+                    async for each in follow_feed(source, after=after, kinds=wanted, waiter=waiter):
+                        yield each
+                        if self.entities.is_closed:
+                            return
+                except UnavailableError:
+                    if not self.entities.is_closed:
+                        raise
 
     def projection(
         self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500
@@ -473,6 +484,54 @@ class Runtime:
         """Verify all entities of the store, one by one."""
         async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
+
+    # Corrections and comparisons
+
+    def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
+        """Compare the steps of this process with what a new chart would do with the same events, while they happen.
+
+        The new chart steps in a thread and performs no effect. A send waits for nothing: steps that find the queue full
+        are dropped and counted. `share` is the part of a core that the thread uses at most. The result is
+        `shadow(...).report()`, and in the console; `await shadow(...).stop()` ends it, as does closing the runtime.
+        Steps in transactions of the program (`join`) are not compared.
+
+        Raises UsageError for an invalid share, UnavailableError when the system refuses the thread.
+        """
+        from interlock.runtime.shadow_run import ShadowRun
+
+        run = ShadowRun(self.entities, self.sender, chart.kernel, share=share, who=f"{platform.node()}:{self._process}")
+        run.start()
+        run.listen()
+        self.on_close(run.stop)
+        return run
+
+    async def preview_refold(self, kind: str) -> RefoldReport:
+        """Return what the newest chart of a kind would have made of the recorded events of all its entities.
+
+        Each life is folded from its creation, so that an error which accumulates is found. Nothing is written. Raises
+        NotFoundError for a kind without a chart.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        return await run_refold(self.entities, self.mover, kind, RefoldSettings())
+
+    async def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """Correct the context of the entities of a kind to what its newest chart would have made of it.
+
+        An entity is corrected by an entry with the reason `refold` if nothing but its context differs, and no effect
+        that was performed. Others are in the report. It may be interrupted and repeated. `reason` and `principal` are
+        kept in the journal; `rate` limits the entities per second. Raises as `preview_refold` does, and UsageError for
+        an empty reason.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        check_reason(reason)
+        sender = check_principal(principal)
+        settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
+        with self._admission.admit():
+            return await run_refold(self.entities, self.mover, kind, settings)
 
     # Stopping
 

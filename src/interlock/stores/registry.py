@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
@@ -33,6 +34,9 @@ STORES = {
     "sqlite": "interlock.stores.sqlite.store",
 }
 """The stores that come with the package; each module has an `open_store(url)`."""
+
+WITHOUT_SCHEMA = ("memory", "file")
+"""Stores of the package that have one format and no migrations."""
 
 DESCRIPTIONS = {
     "file": "interlock.stores.files.description",
@@ -113,6 +117,24 @@ async def open_store(url: str, opener: Opener | None = None) -> Store:
     return store
 
 
+def without_migrations(url: str) -> str:
+    """Return an address whose opening refuses an older schema instead of upgrading it (`migrate=0`).
+
+    Raises UsageError for an address that says `migrate=1`, and for a store of another package: it has no such option.
+    """
+    scheme, _, rest = url.partition(":")
+    if scheme in WITHOUT_SCHEMA:
+        return url
+    if scheme not in STORES:
+        hint = "leave out `migrate=False`"
+        raise UsageError(f"the store `{scheme}` has no option `migrate`", code="store.migrate", hint=hint)
+    given = dict(parse_qsl(rest.partition("?")[2], keep_blank_values=True)).get("migrate")
+    if given == "1":
+        message = "`migrate=False` contradicts the `migrate=1` in the address"
+        raise UsageError(message, code="store.migrate", hint="remove one of them")
+    return url if given is not None else f"{url}{'&' if '?' in url else '?'}migrate=0"
+
+
 def without_password(url: str) -> str:
     """Return an address that may be shown: without user and password."""
     return re.sub(r"//[^/?#]*@", "//", url)
@@ -142,6 +164,17 @@ async def tenants_of(url: str) -> Tenants:
     mine = tenant_of(url)
     found = await description.list_tenants(url, OTHER_TENANTS_MAX + 1)
     return Tenants(mine, tuple(each for each in found if each != mine)[:OTHER_TENANTS_MAX])
+
+
+async def upgrade_script(url: str) -> str | None:
+    """Return the statements that opening would run to upgrade a store; "" for none, None for a store without a schema.
+
+    Raises as opening the store would.
+    """
+    description = _description(url)
+    if description is None or not hasattr(description, "upgrade_script"):
+        return None
+    return cast("str", await description.upgrade_script(url))
 
 
 async def all_tenants(url: str) -> tuple[str, ...]:

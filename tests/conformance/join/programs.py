@@ -96,6 +96,10 @@ class Blocking:
     def lock(self, *entities: str) -> None:
         self.runtime.join(self.connection).lock(*entities)
 
+    def joined_state(self, entity: str) -> interlock.Snapshot:
+        """An entity as the transaction sees it."""
+        return self.runtime.join(self.connection).state(entity)
+
     def charged(self) -> Collection[str]:
         return self._charged
 
@@ -321,6 +325,10 @@ class Asynchronous:
 
     def lock(self, *entities: str) -> None:
         self.run(self._joined("lock", *entities))
+
+    def joined_state(self, entity: str) -> Any:
+        """An entity as the transaction sees it."""
+        return self.run(self._joined("state", entity))
 
     def charged(self) -> Collection[str]:
         return self._charged

@@ -39,7 +39,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
-from interlock.stores.registry import all_tenants, schema_of, tenant_of
+from interlock.stores.registry import all_tenants, schema_of, tenant_of, upgrade_script
 from interlock.stores.registry import open_store as open_store_url
 
 _CHAIN_NOTE = (
@@ -335,18 +335,26 @@ def _no_schema() -> UsageError:
     return UsageError("this store has no schema", code="schema.none")
 
 
-@example("interlock db upgrade postgresql://host/orders")
+@example("interlock db upgrade postgresql://host/orders", "interlock db upgrade postgresql://host/orders --dry-run")
 @db.command
 @words("")
+@click.option("--dry-run", is_flag=True, help="Only print the SQL statements; nothing is changed.")
 @json_option
 @common
 @pass_terminal
-def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
+def upgrade(terminal: Terminal, words: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
     """Creates the store if it does not exist.
 
-    Workers also upgrade a store when they open it; this command is for a separate step of a deployment.
+    Workers also upgrade a store when they open it; this command is for a separate step of a deployment. The statements
+    that --dry-run prints are one transaction. It prints nothing when the store is up to date.
     """
     url, _ = split_words(words)
+    if dry_run:
+        script = run(upgrade_script(url))
+        if script is None:
+            raise _no_schema()
+        terminal.data(json_text({"statements": script}) if as_json else script)
+        return exit_codes.OK
 
     async def work() -> tuple[int, int]:
         before = await schema_of(url)

@@ -19,7 +19,7 @@ MOVED = "_revision.moved"
 """The event that moves an entity to another revision. Its data is a patch: see `evolve.move`."""
 
 
-class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
+class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
     Everything that a step causes is in its one entry, which is appended in one atomic write. `reason` explains the
@@ -41,7 +41,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "
     reason_given: str | None = None
 
 
-class Receipt(Struct, frozen=True, omit_defaults=True):
+class Receipt(Struct, frozen=True, gc=False, omit_defaults=True):
     """The result of `send`: the outcome, the entity's version and, if this call ran the step, its results.
 
     For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `explanation` says why

@@ -23,7 +23,7 @@ HASH_HEX = 32
 _TAIL = len(',"h":""}\n') + HASH_HEX
 
 
-class JournalRecord(Struct, frozen=True):
+class JournalRecord(Struct, frozen=True, gc=False):
     """A verified record: its position in the chain, the entry, and its exact bytes."""
 
     version: int

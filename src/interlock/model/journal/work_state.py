@@ -24,7 +24,7 @@ Verdict = Literal["again", "wait", "dead"]
 """The outcome of a claim that does not end the work: retry at a time, wait for another, or give up."""
 
 
-class WorkState(Struct, frozen=True, omit_defaults=True):
+class WorkState(Struct, frozen=True, gc=False, omit_defaults=True):
     """The state of a piece of work. `next_ms`: when to retry; None: when first due. `parked`: it waits for another."""
 
     attempts: int = 0

@@ -11,22 +11,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from interlock.errors import InternalError
+from interlock.errors import InternalError, UnavailableError
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
+from interlock.model.snapshot import Snapshot
 from interlock.ports.store import JoinedStore, Joins
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
-from interlock.runtime.request_checks import CREATE_ARGUMENTS, SEND_ARGUMENTS, CreateOptions, SendOptions, passes_on_to
+from interlock.runtime.request_checks import (
+    CREATE_ARGUMENTS,
+    SEND_ARGUMENTS,
+    CreateOptions,
+    SendOptions,
+    check_entity,
+    passes_on_to,
+    unknown_entity,
+)
 from interlock.runtime.requests import CallerRequests
 
 T = TypeVar("T")
@@ -85,6 +95,18 @@ class JoinCalls:
         """Lock entities in the transaction of a connection."""
         await self._joins.joined(adapter.transaction(), wait=wait).lock(entities)
 
+    async def state(self, adapter: Adapter, entity: str) -> Snapshot:
+        """Return an entity as the transaction of a connection sees it."""
+        check_entity(entity)
+        store = self._joins.joined(adapter.transaction())
+        found = await store.look(entity)
+        snapshot = None if found is None else found.snapshot
+        if snapshot is None:
+            raise unknown_entity(entity)
+        with suppress(UnavailableError):  # its states can then be asked for
+            await self._entities.revisions.on_transaction(store).for_preview(snapshot, needs_functions=False)
+        return snapshot
+
     def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, write)
@@ -139,6 +161,14 @@ class AsyncJoined:
         """Create an entity in the caller's transaction. The arguments are those of `Runtime.create`."""
         return await self._send(entity, _creating(entity, context, options))
 
+    async def state(self, entity: str) -> Snapshot:
+        """Return the entity with what the caller's transaction has written, which others do not see yet.
+
+        It takes no lock: another transaction may change the entity before this one sends to it; `lock` prevents that.
+        Raises NotFoundError.
+        """
+        return await self._on_adapter(lambda adapter: self._calls.state(adapter, entity))
+
     async def lock(self, *entities: str) -> None:
         """Lock entities in one order, so that two transactions that use several entities never deadlock."""
         await self._on_adapter(lambda adapter: self._calls.lock(adapter, entities, wait=self._wait))
@@ -174,6 +204,11 @@ class Joined:
     ) -> Receipt:
         """As `AsyncJoined.create`."""
         return self._send(entity, _creating(entity, context, options))
+
+    def state(self, entity: str) -> Snapshot:
+        """As `AsyncJoined.state`."""
+        self._check()
+        return drive(self._calls.state(self._adapter, entity))
 
     def lock(self, *entities: str) -> None:
         """As `AsyncJoined.lock`."""

@@ -202,4 +202,4 @@ class Worker:
             return _LOOPS[work.id.lane]
         if work.name == CHILD_WORK:
             return "children"
-        return "handlers" if work.name in self._handlers.names else None
+        return "handlers" if self._handlers.has(work.name) else None

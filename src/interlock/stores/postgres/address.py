@@ -47,6 +47,11 @@ class PostgresAddress:
     migrates: bool = True
     application_name: str = "interlock"
 
+    @property
+    def shown(self) -> str:
+        """The address without user and password, for commands in hints."""
+        return f"postgresql://{self.place}" + (f"?schema={self.schema}" if self.schema != "interlock" else "")
+
     def __repr__(self) -> str:
         return f"Address({self.place!r}, tenant={self.tenant!r}, schema={self.schema!r})"
 

@@ -28,6 +28,15 @@ async def describe(url: str) -> Schema:
     return Schema("postgres", current, newest_schema("postgres"))
 
 
+async def upgrade_script(url: str) -> str:
+    """Return the statements that opening would run to upgrade the tables; empty when there are none."""
+    from interlock.stores.postgres.joined_migration import upgrade_script as script_from
+
+    address = parse_address(url)
+    found = await describe(url)
+    return script_from(found.current, address.schema, place=f"schema `{address.schema}` of {address.place}")
+
+
 def tenant_of(url: str) -> str:
     """Return the tenant that the address names. Raises UsageError when the address is invalid."""
     return parse_address(url).tenant

@@ -62,6 +62,9 @@ SELECT_JOINED = f"""
       e.changed_ms, e.snapshot, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
     FROM store_identity AS s LEFT JOIN LATERAL (
       SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3 FOR NO KEY UPDATE{{wait}}) AS e ON true"""  # noqa: S608 - made of constants
+LOOK_AT_JOINED = """
+    SELECT s.id, current_database(), e.version, e.changed_ms, e.snapshot
+    FROM store_identity AS s LEFT JOIN entity AS e ON e.tenant = $1 AND e.kind = $2 AND e.id = $3"""
 _LOCK_NAME = CREATION_LOCK.format(schema="$4::text", tenant="$1::text", kind="$2::text", id="$3::text")
 LOCK_CREATION = f"""
     SELECT s.id, current_database(), {FLUSH}, {_GENERATION}, pg_advisory_xact_lock({_LOCK_NAME})
@@ -186,6 +189,14 @@ class JoinedPostgresStore(JoinedSqlStore):
             return Duplicate(key_version)
         self._tips[entity] = JournalTip(version, *tip)
         return decode_loaded(entity, version, changed_ms, snapshot)
+
+    async def look(self, entity: str) -> Loaded | None:
+        """Return the entity as the transaction sees it, without a lock; None when it does not exist."""
+        check_text(entity)
+        rows = await self._connection.fetch(LOOK_AT_JOINED, self._tenant, *split_entity(entity))
+        self._check(rows)
+        _, _, version, changed_ms, snapshot = tuple(rows[0])
+        return None if version is None else decode_loaded(entity, version, changed_ms, snapshot)
 
     async def append(self, append: Append) -> SqlAppendResult:
         """Write one step, if the entity is still at the expected version and the key is new."""

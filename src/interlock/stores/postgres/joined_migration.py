@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from interlock.errors import UsageError
 from interlock.stores.postgres.address import check_schema_name
-from interlock.stores.sql.schema import SELECT_SCHEMA, newest_schema, pending_migrations
+from interlock.stores.sql.schema import SELECT_SCHEMA, Migration, newest_schema, pending_migrations
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
 
@@ -22,6 +22,25 @@ class Cursor(Protocol):
 
     def fetchone(self) -> Any:
         """Return the next row."""
+
+
+def upgrade_statements(current: int, schema: str, *, place: str) -> list[str]:
+    """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
+    pending = pending_migrations("postgres", current, place=place)
+    found = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET LOCAL search_path TO "{schema}";', f"{LOCK};"]
+    for each in pending:
+        found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{_record(each)};"]
+    return found if pending else []
+
+
+def upgrade_script(current: int, schema: str, *, place: str) -> str:
+    """Return a script that upgrades a schema; empty when there is nothing to do."""
+    statements = upgrade_statements(current, schema, place=place)
+    return "\n".join(("BEGIN;", *statements, "COMMIT;", "")) if statements else ""
+
+
+def _record(migration: Migration) -> str:
+    return f"INSERT INTO schema_version (version, name) VALUES ({migration.number}, '{migration.name}')"  # noqa: S608 - the numbers and names of our own files
 
 
 def migrate_joined(cursor: Cursor, schema: str) -> int:
@@ -43,6 +62,6 @@ def migrate_joined(cursor: Cursor, schema: str) -> int:
     current = value(SELECT_SCHEMA) if has_versions else 0
     for each in pending_migrations("postgres", current, place=f"schema `{schema}`"):
         cursor.execute(each.text.encode())
-        cursor.execute(f"INSERT INTO schema_version (version, name) VALUES ({each.number}, '{each.name}')".encode())  # noqa: S608 - the numbers and names of our own files
+        cursor.execute(_record(each).encode())
     cursor.execute(f"SELECT set_config('search_path', {theirs}, true)".encode())
     return newest_schema("postgres")

@@ -85,7 +85,7 @@ async def migrate(connection: Connection, address: PostgresAddress) -> None:
         current = await _current(connection, address)
         try:
             if not address.migrates:
-                check_schema("postgres", current, place=place)
+                check_schema("postgres", current, place=place, url=address.shown)
             elif pending_migrations(
                 "postgres", current, place=place
             ):  # otherwise no lock, and no right to create tables

@@ -49,11 +49,15 @@ def newest_schema(store: str) -> int:
     return migrations(store)[-1].number
 
 
-def check_schema(store: str, current: int, *, place: str) -> None:
-    """Raise UsageError (`schema.older`) when a schema lacks migrations that the opening must not run (`migrate=0`)."""
+def check_schema(store: str, current: int, *, place: str, url: str) -> None:
+    """Raise UsageError (`schema.older`) when a schema lacks migrations that the opening must not run (`migrate=0`).
+
+    `url` is the address for the command in the hint, without a password.
+    """
     if pending_migrations(store, current, place=place):
-        message = f"{place} has schema {current}; this release needs {newest_schema(store)}"
-        hint = "run `interlock db upgrade` with an address without `migrate=0`"
+        has = f"has schema {current}" if current else "has no tables of a store"
+        message = f"{place} {has}; this release needs schema {newest_schema(store)}"
+        hint = f"run `interlock db upgrade {url}`; with --dry-run it prints the statements"
         raise UsageError(message, code="schema.older", hint=hint)
 
 

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from interlock.errors import (
     CorruptionError,
@@ -32,6 +33,7 @@ from interlock.stores.sqlite.prefix import (
     PrefixedConnection,
     check_prefix,
     find_prefix,
+    prefixed,
     use_prefix,
 )
 
@@ -93,6 +95,9 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
     check_file_system(path)
     if not path.parent.is_dir():
         raise NotFoundError(f"the folder {path.parent} does not exist", code="store.folder", hint="create it first")
+    if not (migrates or path.exists()):
+        hint = f"run `interlock db upgrade {address_of(path, prefix)}`, which creates it"
+        raise NotFoundError(f"the store {path} does not exist", code="store.not_found", hint=hint)
     with CALLS:
         try:
             connection = connect(path, busy_ms=BUSY_MS, create=migrates)
@@ -103,7 +108,7 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
                 connection.execute(pragma)
             use_prefix(connection, find_prefix(connection, path, prefix))
             if not migrates:
-                check_schema("sqlite", schema_number(connection), place=str(path))
+                check_schema("sqlite", schema_number(connection), place=str(path), url=address_of(path, prefix))
             _enable_wal(connection, path)
             _migrate(connection, path)
             _flush(path)
@@ -114,6 +119,11 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
             connection.close()
             raise
     return connection
+
+
+def address_of(path: Path, prefix: str | None) -> str:
+    """Return the address of a file, for commands in hints."""
+    return f"sqlite:///{quote(str(path))}" + (f"?prefix={prefix}" if prefix else "")
 
 
 def open_projector(path: Path) -> Connection:
@@ -175,6 +185,25 @@ def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
     ours = PrefixedConnection(connection, prefix)
     _run_migrations(ours, schema_number(ours), place="the file")
     return newest_schema("sqlite")
+
+
+def upgrade_statements(current: int, prefix: str, *, place: str) -> list[str]:
+    """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
+    found = []
+    for number, name, text in pending_migrations("sqlite", current, place=place):
+        record = f"INSERT INTO schema_version (version, name) VALUES ({number}, '{name}');"  # noqa: S608 - of our files
+        found += [f"-- {number:04} {name}", *(prefixed(each, prefix).strip("\n") for each in _statements(text))]
+        found.append(prefixed(record, prefix))
+    if found and current == 0 and not prefix:
+        found.append(f"PRAGMA application_id = {APPLICATION_ID};")
+    return found
+
+
+def upgrade_script(current: int, prefix: str, *, place: str) -> str:
+    """Return a script that upgrades a schema; empty when there is nothing to do."""
+    statements = upgrade_statements(current, prefix, place=place)
+    lines = ("PRAGMA journal_mode = WAL;", f"{BEGIN};", *statements, "COMMIT;", "")
+    return "\n".join(lines) if statements else ""
 
 
 def _run_migrations(connection: Connection | PrefixedConnection, current: int, *, place: str) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from interlock.stores.registry import Schema
 from interlock.stores.sql.schema import SELECT_TENANTS, newest_schema
 from interlock.stores.sqlite.connection import open_reader, schema_number, translate_error
+from interlock.stores.sqlite.connection import upgrade_script as script_from
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.prefix import find_prefix, use_prefix
 from interlock.stores.sqlite.store import address
@@ -23,6 +24,15 @@ async def describe(url: str) -> Schema:
     if not address(url).path.exists():
         return Schema("sqlite", 0, newest)
     return Schema("sqlite", _ask(url, schema_number), newest)
+
+
+async def upgrade_script(url: str) -> str:
+    """Return the statements that opening would run to upgrade the file; empty when there are none."""
+    found = address(url)
+    current, prefix = 0, found.prefix or ""
+    if found.path.exists():
+        current, prefix = _ask(url, lambda connection: (schema_number(connection), connection.prefix))
+    return script_from(current, prefix, place=str(found.path))
 
 
 def tenant_of(url: str) -> str:

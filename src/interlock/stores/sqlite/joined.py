@@ -85,6 +85,17 @@ class JoinedSqliteStore(JoinedSqlStore):
         version, changed_ms, body, key_version = found
         return Duplicate(key_version) if key_version is not None else decode_loaded(entity, version, changed_ms, body)
 
+    async def look(self, entity: str) -> Loaded | None:
+        """Return the entity as the transaction sees it, without the write lock; None when it does not exist."""
+        check_text(entity)
+        values = (None, self._tenant, *split_entity(entity))
+        found = await self._transaction.run(
+            lambda connection: self._run_here(
+                connection, lambda ours: ours.execute(SELECT_LOADED, values).fetchone(), writes=False
+            )
+        )
+        return None if found is None else decode_loaded(entity, *found[:3])
+
     async def append(self, append: Append) -> SqlAppendResult:
         """Write one step, if the entity is still at the expected version and the key is new."""
         check_text(append.entity)
@@ -123,17 +134,24 @@ class JoinedSqliteStore(JoinedSqlStore):
         """Call a function inside the caller's transaction, with the write lock."""
         return await self._transaction.run(lambda connection: self._run_here(connection, call))
 
-    def _run_here(self, connection: sqlite3.Connection, call: Callable[[sqlite3.Connection], T]) -> T:
+    def _run_here(
+        self, connection: sqlite3.Connection, call: Callable[[sqlite3.Connection], T], *, writes: bool = True
+    ) -> T:
         with _plain_texts(connection), self._translated():
             ours = cast("sqlite3.Connection", PrefixedConnection(connection, self._prefix))
-            self._enter(connection, ours)
+            self._check_file(ours)
+            if writes:
+                self._enter(connection, ours)
             return call(ours)
 
-    def _enter(self, connection: sqlite3.Connection, ours: sqlite3.Connection) -> None:
-        """Check the connection, begin a transaction where the driver would, and take the write lock."""
+    def _check_file(self, ours: sqlite3.Connection) -> None:
+        """Raises UsageError unless the connection leads to the store's own file."""
         main = next((path for _, name, path in ours.execute(DATABASES) if name == "main"), "")
         if not main or identity_at(main) != self._identity:
             raise other_database_error(str(self._path))
+
+    def _enter(self, connection: sqlite3.Connection, ours: sqlite3.Connection) -> None:
+        """Check the connection, begin a transaction where the driver would, and take the write lock."""
         if ours.execute(SYNCHRONOUS).fetchone()[0] < SYNCHRONOUS_FULL:
             hint = "execute PRAGMA synchronous = FULL when the connection is opened"
             message = "the connection can lose an acknowledged commit: its `synchronous` is below FULL"

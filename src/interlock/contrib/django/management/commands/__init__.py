@@ -1,0 +1,1 @@
+"""Commands of `manage.py`, each in the module of its name."""

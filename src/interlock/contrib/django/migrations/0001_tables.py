@@ -1,0 +1,15 @@
+"""Create the tables of the stores."""
+
+from typing import Any, ClassVar
+
+from django.db import migrations
+
+from interlock.contrib.django.schema_operation import UpgradeTables
+
+
+class Migration(migrations.Migration):
+    """The first one."""
+
+    initial = True
+    dependencies: ClassVar[list[Any]] = []
+    operations: ClassVar[list[Any]] = [UpgradeTables(sqlite=10, postgres=8)]
