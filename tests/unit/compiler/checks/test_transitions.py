@@ -522,6 +522,17 @@ states:
     assert [] == reported(text, "target.history")
 
 
+def test_a_cycle_of_histories_leads_nowhere() -> None:
+    """It is reported as a cycle, and only so."""
+    text = """\
+states:
+  s: {states: {a: {on: {e: s.h}}, h: {type: history, target: g}, g: {type: history, target: h}}}
+"""
+
+    assert [] == reported(text, "target.history")
+    assert [] != reported(text, "history.cycle")
+
+
 def test_initial_states_are_legal_together() -> None:
     """`initial` follows the rule of targets."""
     bad = """\
