@@ -32,6 +32,14 @@ def document(random: Random) -> Document:
     return ChartMaker(random).document()
 
 
+def may_enter_twice(source: Bone, target: Bone) -> bool:
+    """Whether the compiler may refuse a target (`target.history`): its default is not drawn yet."""
+    around = source.ancestors()
+    if target.type != "history" or target.parent not in around:
+        return False
+    return any(each.type == "parallel" for each in around[: around.index(target.parent)])
+
+
 class ChartMaker(ContentMaker):
     """Fills a random tree with transitions, content, timers, invokes and fields."""
 
@@ -198,6 +206,7 @@ class ChartMaker(ContentMaker):
         siblings = [] if bone.parent is None else [each for each in bone.parent.children if each.type == "final"]
         if siblings and self.chance(0.2):
             targets = siblings[:1]
+        targets = [each for each in targets if not may_enter_twice(bone, each)] or (targets and [bone])
         inner = [each for each in targets if bone in each.ancestors()]
         reenter: bool | None = None
         if bone.parent is not None and (inner or bone in targets):

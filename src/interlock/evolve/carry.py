@@ -368,6 +368,11 @@ class Carrier:
                     draft.reasons.append(f"the value of a field is invalid now: {problem}")
             elif self._is_bound(name, draft):
                 context[name] = self._first_value(new, draft, context)
+        # A name that no chart declares belongs to no state, such as the variable of a `foreach`: it stays as it is.
+        declared = {*self.old_fields, *former.values()}
+        context |= {
+            name: value for name, value in draft.before.context.items() if name not in declared and name not in context
+        }
         gone = [name for name in draft.before.context if name not in context and name not in former.values()]
         draft.dropped += [f"the field `{name}`" for name in gone]
         draft.after = replace(draft.after, context=context)

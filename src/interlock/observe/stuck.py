@@ -134,8 +134,7 @@ async def _missing_revision(
     except UnavailableError as error:
         if error.code not in CHART_MISSING_CODES:
             raise
-        label = await revisions.label(kind, revision)
-        compatible = runtime.charts.compatible(kind, revision, label=label)
+        compatible = await revisions.compatible(kind, revision)
         if compatible is None:
             is_active = await _has_active(runtime, kind, revision)
             return MissingRevision(kind, revision, error.message, error.hint) if is_active else None

@@ -27,6 +27,8 @@ FORKED_HINT = (
 
 T = TypeVar("T")
 
+_is_child = False
+
 _rules: dict[int, Callable[[], None]] = {}
 _kept: list[object] = []
 
@@ -49,6 +51,11 @@ def forked_error(what: str, *, code: str = "store.forked") -> UsageError:
     return UsageError(f"{what} was opened before the process was forked", code=code, hint=FORKED_HINT)
 
 
+def is_forked() -> bool:
+    """Return whether this process was forked after Interlock was imported."""
+    return _is_child
+
+
 def keep_forever(target: object) -> None:
     """Never free an object, not even when the interpreter exits: its finalizer never runs."""
     _kept.append(target)
@@ -57,6 +64,8 @@ def keep_forever(target: object) -> None:
 
 def _run_rules() -> None:
     """Run every rule; an error in one of them does not keep the others from running."""
+    global _is_child  # noqa: PLW0603 - a fact of the process
+    _is_child = True
     errors: list[Exception] = []
     for call in list(_rules.values()):
         try:

@@ -76,10 +76,15 @@ class WorkRow(Struct, frozen=True):
 
 
 class WorkPage(Struct, frozen=True):
-    """Rows in order, and the cursor of the next page, or None when this is the last."""
+    """Rows in order, and the cursor of the next page, or None when this is the last.
+
+    `is_partial`: the store has just taken over its work from another process and is still reading it, so there may be
+    more rows, on this page too.
+    """
 
     rows: tuple[WorkRow, ...]
     after: str | None = None
+    is_partial: bool = False
 
 
 class WorkQueue(Protocol):

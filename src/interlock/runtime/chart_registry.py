@@ -1,8 +1,7 @@
-"""The charts of a runtime: which kernel runs an entity or a child, by kind and revision.
+"""The charts that a runtime was given, by kind and revision.
 
-Rule 1: these are the charts that the process was given. An entity runs on the one that wrote it, otherwise on a chart
-that declares itself compatible with that revision. A compatible chart that lacks the states of an entity does not run
-it. That is not damage: another process may have the right chart, and the store has its definition (`revisions`).
+Rule 1: these are the charts that the process was given, and their names. Which of them, or of the definitions in the
+store, runs an entity is decided by `revisions`.
 Rule 2: every runtime has the charts of the package itself, so that their entities can be shown, verified and archived
 like any other. They are not listed among the runtime's kinds, and a user's chart cannot have their names. Their events
 need the role `CONSOLE_ROLE`, which no user's chart names. A later edition of such a chart declares itself compatible
@@ -19,14 +18,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.evolve.labels import is_within
+from interlock.errors import InternalError, NotFoundError, RejectedError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
-from interlock.model.known_charts import remember_chart
 from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.sendable_events import knows_event, payload_mistake, unknown_event
-from interlock.model.snapshot import Snapshot
 
 JOB_KIND = "interlock-job"
 """The kind of the console's jobs: an event sent to many entities, or the verification of a store."""
@@ -134,49 +130,6 @@ class ChartRegistry:
         found = self.current(kind)
         if found is None:
             raise unknown_kind(kind, self._current)
-        return found
-
-    def compatible(self, kind: str, revision: str, *, label: str | None = None) -> Kernel | None:
-        """Return the chart for new entities of a kind if it declares itself compatible with a revision, else None."""
-        current = self.current(kind)
-        if current is None or current.chart.compatible is None:
-            return None
-        label = revision.partition("+")[0] if label is None else label
-        return current if is_within(label, current.chart.compatible) else None
-
-    def for_revision(self, kind: str, revision: str, *, label: str | None = None) -> Kernel:
-        """Return the chart for an entity last written by this revision.
-
-        Raises UnavailableError when no chart of this process may run it.
-        """
-        found = self.find(kind, revision) or self.compatible(kind, revision, label=label)
-        if found is not None:
-            return found
-        current = self.current(kind)
-        if current is None:  # the entity exists, so another process may have its chart
-            message = f"this process has no chart of kind `{kind}` and cannot run its entities"
-            raise UnavailableError(message, code="kind.unknown", hint="load that chart too")
-        message = f"this process has no chart for revision {revision} of `{kind}`"
-        hint = "load that revision too, or save its definition: interlock db definitions add FILE"
-        raise UnavailableError(message, code="revision.unknown", hint=hint)
-
-    def for_snapshot(self, snapshot: Snapshot, *, label: str | None = None) -> Kernel:
-        """Return the chart for an entity in its current state.
-
-        Raises UnavailableError when no chart of this process may run it or has its states. A snapshot with states that
-        its own revision lacks is damaged; the step reports that.
-        """
-        found = self.for_revision(snapshot.kind, snapshot.revision, label=label)
-        if not found.chart.is_revision(snapshot.revision) and not found.has(snapshot):
-            states = ", ".join(f"`{each}`" for each in snapshot.configuration)
-            message = (
-                f"`{snapshot.entity}` is in {states}. Revision {found.chart.revision} lacks one of these states, or a "
-                f"state in a history, although it declares itself compatible with {snapshot.revision}"
-            )
-            hint = "load the chart of that revision too, or keep its states until no entity is in them"
-            raise UnavailableError(message, code="revision.unknown", hint=hint)
-        if found.chart.revision != snapshot.revision:
-            remember_chart(found.chart, revision=snapshot.revision)
         return found
 
 

@@ -28,17 +28,13 @@ from interlock.model.backoff import Backoff
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, FUTURE_ENTITIES_MAX, LEASE_MS
 from interlock.ports.clock import Clock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded, Store
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue, WorkRow
 
 ENTITIES_WALKED_MAX = 50_000
 """Entities that are read in a store without an index, when an operator asks which are ahead."""
 
 PAGE_ROWS = 1_000
 """Pieces of work in one page."""
-
-EMPTY_PASSES_MAX = 9
-"""Passes over an empty list of a store without an index, within about 100 seconds: longer than a change of owner, also
-on a machine that was paused meanwhile."""
 
 _BACKOFF = Backoff(200, 60_000, jitter=0.0)
 """The wait before the next try: another process runs the work, or the store is unavailable."""
@@ -67,16 +63,17 @@ async def find_future_stamped(store: Store, *, now_ms: int, limit: int = PAGE_MA
     entities, is_partial = await _entities_ahead(store, latest_ms, limit)
     work, leases, timers = list[WorkRow](), list[WorkRow](), list[WorkRow]()
     if store.work is not None:
-        async for rows in _pages(store.work, WorkQuery()):
-            far = [row for row in rows if not by_server and is_postponed_too_far(row, now_ms)]
+        async for page in _pages(store.work, WorkQuery()):
+            is_partial |= page.is_partial
+            far = [row for row in page.rows if not by_server and is_postponed_too_far(row, now_ms)]
             leases += [row for row in far if row.owner is not None]
             work += [row for row in far if row.owner is None]
             if len(work) + len(leases) >= limit:
                 is_partial = True
                 break
         for entity in entities:
-            async for rows in _pages(store.work, WorkQuery(entity=entity, lane="timer")):
-                timers += [row for row in rows if row.next_ms is not None and row.next_ms > latest_ms]
+            async for page in _pages(store.work, WorkQuery(entity=entity, lane="timer")):
+                timers += [row for row in page.rows if row.next_ms is not None and row.next_ms > latest_ms]
     downtimes = await store.leases.downtimes(since_ms=latest_ms) if store.leases is not None else ()
     return FutureStamped(entities, tuple(work), tuple(leases), tuple(timers), len(downtimes), is_partial)
 
@@ -110,7 +107,6 @@ class ClockRepair:
         self._entities: dict[str, None] = {}
         self._seen: set[str] = set()
         self._is_all = False
-        self._empty_passes = 0
         self._reported = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -177,20 +173,17 @@ class ClockRepair:
         """Make due what was delayed too far; False when some of it could not be changed."""
         queries = [WorkQuery()] if is_all else [WorkQuery(entity=each) for each in dict.fromkeys(entities)]
         ahead, leased = dict[str, bool](), list[WorkRow]()
-        is_complete, is_empty = True, True
+        is_complete = True
         for query in queries:
-            async for rows in _pages(self._work, query):
-                is_empty &= not rows
+            async for page in _pages(self._work, query):
+                is_complete &= not page.is_partial
                 now_ms = self._clock.now_ms()
-                wrong = [row for row in rows if await self._is_wrong(row, now_ms, ahead)]
+                wrong = [row for row in page.rows if await self._is_wrong(row, now_ms, ahead)]
                 leased += [row for row in wrong if row.owner is not None]
                 is_complete &= await self._make_due([row for row in wrong if row.owner is None])
         if leased:
             await self._clock.sleep_ms(self._lease_ms)  # a worker that is still alive renews its lease meanwhile
             is_complete &= await self._make_due([row for row in leased if await self._is_unchanged(row)])
-        if is_all and is_empty and self._store.clock_stamps is None and self._empty_passes < EMPTY_PASSES_MAX:
-            self._empty_passes += 1  # a file store lists no work while it takes over a folder
-            return False
         return is_complete
 
     async def _make_due(self, rows: list[WorkRow]) -> bool:
@@ -221,11 +214,11 @@ class ClockRepair:
         return ahead[row.entity]
 
 
-async def _pages(work: WorkQueue, query: WorkQuery) -> AsyncIterator[tuple[WorkRow, ...]]:
+async def _pages(work: WorkQueue, query: WorkQuery) -> AsyncIterator[WorkPage]:
     cursor: str | None = None
     while True:  # ends with the last page
         page = await work.list_work(replace(query, after=cursor, limit=PAGE_ROWS))
-        yield page.rows
+        yield page
         cursor = page.after
         if cursor is None:
             return

@@ -30,11 +30,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.errors import UnavailableError
-from interlock.evolve.labels import is_lower
+from interlock.evolve.labels import is_lower, is_within
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document
+from interlock.model.known_charts import remember_chart
 from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
 from interlock.model.snapshot import Snapshot
 from interlock.model.storable import storable_text
@@ -188,12 +189,12 @@ class Revisions:
     async def for_preview(self, snapshot: Snapshot, *, needs_functions: bool = True) -> Kernel:
         """Return what `for_step` returns, without writing anything; without functions too, if they are not needed."""
         kind, name = snapshot.kind, snapshot.revision
-        own = self._ready.get((kind, name)) or self.charts.find(kind, name)
+        own = self._own(kind, name)
         if own is not None:
             return own
         stored = await self._find_stored(kind, name)
         if stored is None:  # without its definition, nothing can say what a compatible chart would lose
-            return self.charts.for_snapshot(snapshot, label=await self.label(kind, name))
+            return await self._compatible_with(snapshot)
         if needs_functions and stored.missing:
             raise missing_functions(stored.kernel.chart, stored.missing)
         return stored.kernel
@@ -331,13 +332,58 @@ class Revisions:
 
         Functions may be missing; see `missing_call`. Raises UnavailableError as `for_step` does.
         """
-        own = self._ready.get((kind, revision)) or self.charts.find(kind, revision)
+        own = self._own(kind, revision)
         if own is not None:
             return own
         stored = await self._find_stored(kind, revision)
         if stored is not None:
             return stored.kernel
-        return self.charts.for_revision(kind, revision, label=await self.label(kind, revision))
+        compatible = await self.compatible(kind, revision)
+        if compatible is None:
+            raise self._missing(kind, revision)
+        return compatible
+
+    async def compatible(self, kind: str, revision: str) -> Kernel | None:
+        """Return the chart for new entities of a kind if it declares itself compatible with a revision, else None."""
+        current = self.charts.current(kind)
+        if current is None or current.chart.compatible is None:
+            return None
+        label = await self.label(kind, revision)
+        label = revision.partition("+")[0] if label is None else label
+        return current if is_within(label, current.chart.compatible) else None
+
+    def _own(self, kind: str, name: str) -> Kernel | None:
+        """Return the own chart of a revision, by any of its names."""
+        return self._ready.get((kind, name)) or self.charts.find(kind, name)
+
+    async def _compatible_with(self, snapshot: Snapshot) -> Kernel:
+        """Return the chart that declares itself compatible with the revision of an entity, and has its states.
+
+        Raises UnavailableError when there is none.
+        """
+        kind, revision = snapshot.kind, snapshot.revision
+        found = await self.compatible(kind, revision)
+        if found is None:
+            raise self._missing(kind, revision)
+        if not found.has(snapshot):
+            states = ", ".join(f"`{each}`" for each in snapshot.configuration)
+            message = (
+                f"`{snapshot.entity}` is in {states}. Revision {found.chart.revision} lacks one of these states, or a "
+                f"state in a history, although it declares itself compatible with {revision}"
+            )
+            hint = "load the chart of that revision too, or keep its states until no entity is in them"
+            raise UnavailableError(message, code="revision.unknown", hint=hint)
+        remember_chart(found.chart, revision=revision)
+        return found
+
+    def _missing(self, kind: str, revision: str) -> UnavailableError:
+        """Return the error for a revision that no chart of this process may run; another process may have it."""
+        if self.charts.current(kind) is None:
+            message = f"this process has no chart of kind `{kind}` and cannot run its entities"
+            return UnavailableError(message, code="kind.unknown", hint="load that chart too")
+        message = f"this process has no chart for revision {revision} of `{kind}`"
+        hint = "load that revision too, or save its definition: interlock db definitions add FILE"
+        return UnavailableError(message, code="revision.unknown", hint=hint)
 
     async def for_repeating(self, kind: str, revision: str) -> Kernel:
         """Return the exact chart of a revision with all functions that it names, to repeat recorded steps.

@@ -160,7 +160,7 @@ class Stage:
 
     async def _brought(self, entity: str, event: Event, key: str) -> tuple[str, ...]:
         before = await self.ours.state(entity)
-        kernel = self.ours.charts.for_revision(before.kind, before.revision)
+        kernel = await self.ours.revisions.for_reading(before.kind, before.revision)
         step = kernel.step(before, event)
         after = step.snapshot
         if after.version == before.version:

@@ -360,6 +360,25 @@ def test_fields_are_filled_checked_and_dropped() -> None:
     assert {"set": {"n": [1], "m": 4, "z": None}, "unset": ["old"]} == result.patch["context"]
 
 
+def test_a_name_that_no_chart_declares_is_kept() -> None:
+    """Such as the variable of a loop: a later guard may read it. A name that the new chart declares is checked."""
+    loop = "{foreach: {in: '= context.xs', item: last, do: []}}"
+    before = (
+        "dialect: scxml\ncontext: {xs: {type: array, default: [1, 2]}}\n"
+        f"states: {{s: {{entry: [{loop}], on: {{e: t}}}}, t: {{}}}}\n"
+    )
+    snapshot = living(before)
+    moved, result = carried(before, before.replace("e: t", "e: t, f: t"), snapshot)
+    declared = before.replace("context: {", "context: {last: {type: string, default: ''}, ").replace(
+        "e: t", "e: t, f: t"
+    )
+
+    assert 2 == snapshot.context["last"]
+    assert snapshot.context == moved.context
+    assert () == result.dropped
+    assert refused(before, declared, snapshot)
+
+
 def test_a_value_decides_whether_a_narrower_field_stops_the_entity() -> None:
     before = "context: {a: {type: integer, default: 3}}\nstates: {s: {on: {e: t}}, t: {}}\n"
     after = before.replace("type: integer", "type: integer, max: 5")

@@ -20,5 +20,5 @@ def test_the_last_chart_of_a_kind_creates() -> None:
     charts = ChartRegistry([older, newer])
 
     assert newer is charts.for_new_entity("door")
-    assert older is charts.for_revision("door", older.chart.revision)
-    assert older is charts.for_revision("door", older.chart.other_names[0])
+    assert older is charts.find("door", older.chart.revision)
+    assert older is charts.find("door", older.chart.other_names[0])

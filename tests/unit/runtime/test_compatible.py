@@ -8,6 +8,7 @@ import interlock
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -113,7 +114,7 @@ async def test_a_snapshot_with_states_unknown_to_its_own_revision_is_damage() ->
         interlock.encode(receipt.snapshot).replace(receipt.snapshot.revision.encode(), kernel.chart.revision.encode())
     )
 
-    assert kernel is charts.for_snapshot(false)
+    assert kernel is await Revisions(charts, store, clock).for_preview(false)
     with pytest.raises(CorruptionError):
         kernel.candidates(false)
 
@@ -126,6 +127,6 @@ async def test_an_entity_that_ended_in_a_removed_state_is_not_shown_by_the_wrong
     assert ended is not None
     kept = ChartRegistry([interlock.loads(NEW.replace("bright: {}}", "bright: {}, lost: {type: final}}")).kernel])
 
-    assert "1.1.0" == kept.for_snapshot(ended, label="1.0.0").chart.label
+    assert "1.1.0" == (await Revisions(kept, store, clock).for_preview(ended)).chart.label
     with pytest.raises(UnavailableError):
-        ChartRegistry([interlock.loads(NEW).kernel]).for_snapshot(ended, label="1.0.0")
+        await Revisions(ChartRegistry([interlock.loads(NEW).kernel]), store, clock).for_preview(ended)

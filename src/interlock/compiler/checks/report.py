@@ -136,6 +136,7 @@ CODES: dict[str, Code] = {
     "state.verb_name": DURABILITY_LINT,
     "target.ambiguous": ERROR,
     "target.conflict": ERROR,
+    "target.history": ERROR,
     "target.root": ERROR,
     "target.unknown": ERROR,
     "transition.overlap": HINT,

@@ -24,6 +24,7 @@ def check_targets(report: CheckReport, graph: Graph) -> None:
         if transition.location in broken:
             continue
         _check_together(report, graph, transition.targets, transition.location)
+        _check_history(report, graph, transition)
         if 0 in transition.targets and not graph.is_xstate:
             hint = "name the state to continue in"
             report.add("target.root", "the root is always active and cannot be a target", transition.location, hint)
@@ -50,6 +51,51 @@ def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...],
             if problem is not None:
                 report.add("target.conflict", problem, location, "name one state in each of several regions")
                 return
+
+
+def _check_history(report: CheckReport, graph: Graph, transition: Transition) -> None:
+    """A history of a state that stays active must not enter other regions of a parallel state that stays active.
+
+    It enters its parent's descendants on the way to its default. The transition exits only what contains its source
+    and that default: the regions that are on the way, but not exited, would be entered twice.
+    """
+    histories = [each for each in transition.targets if graph.states[each].type == "history"]
+    if not histories:
+        return
+    defaults: list[int] = []
+    for target in transition.targets:
+        defaults += _default_states(graph, target)
+    domain = graph.chart.domain(transition, defaults)
+    if domain is None:
+        return
+    for target in histories:
+        parent = graph.states[target].parent
+        if not graph.is_descendant(domain, parent):
+            continue
+        kept = (each for each in graph.path(domain)[1:] if graph.is_descendant(each, parent))
+        parallel = next((each for each in kept if graph.states[each].type == "parallel"), None)
+        if parallel is not None:
+            message = (
+                f"the default of the history {report.name(target)} is in {report.name(parallel)}, which stays active: "
+                f"its other regions would be entered twice"
+            )
+            hint = f"target a state of {report.name(domain)}, or {report.name(parallel)} itself"
+            report.add("target.history", message, transition.location, hint)
+            return
+
+
+def _default_states(graph: Graph, target: int) -> list[int]:
+    """The states that a target leads to while no history has recorded anything. A cycle of histories leads nowhere."""
+    found: list[int] = []
+    open_targets, seen = [target], {target}
+    while open_targets:
+        state = graph.states[open_targets.pop()]
+        if state.type != "history":
+            found.append(state.index)
+            continue
+        open_targets += [each for each in state.default if each not in seen]
+        seen.update(state.default)
+    return found
 
 
 def _problem(report: CheckReport, graph: Graph, first: int, second: int) -> str | None:

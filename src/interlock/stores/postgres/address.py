@@ -52,6 +52,11 @@ class PostgresAddress:
         """The address without user and password, for commands in hints."""
         return f"postgresql://{self.place}" + (f"?schema={self.schema}" if self.schema != "interlock" else "")
 
+    @property
+    def may_use_tls(self) -> bool:
+        """Whether the driver makes a TLS context: not for a Unix socket, nor if the address forbids it."""
+        return not self.place.startswith("/") and "sslmode=disable" not in self.dsn
+
     def __repr__(self) -> str:
         return f"Address({self.place!r}, tenant={self.tenant!r}, schema={self.schema!r})"
 

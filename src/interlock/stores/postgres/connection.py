@@ -20,7 +20,9 @@ from typing import Any, Protocol, TypeVar, cast
 import asyncpg  # type: ignore[import-untyped]  # it ships no types: `Connection` below declares what we use
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
+from interlock.ports.fork import is_forked
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.forked_tls import check_tls
 from interlock.stores.sql.database import Questions
 
 T = TypeVar("T")
@@ -135,6 +137,8 @@ class Connection(Fetching, Protocol):
 
 async def connect(address: PostgresAddress) -> Connection:
     """Open a connection to a server that keeps the guarantees. Raises UsageError or UnavailableError."""
+    if is_forked() and address.may_use_tls:
+        await check_tls()
     try:
         made = await asyncpg.connect(
             address.dsn,

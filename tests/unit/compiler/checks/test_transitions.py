@@ -485,6 +485,54 @@ states:
     assert [] == reported(good, "target.conflict")
 
 
+def test_a_history_around_a_parallel_state_does_not_enter_its_regions_twice() -> None:
+    """`p` stays active, because the default is in the region of the source: the other region would get two states."""
+    bad = """\
+states:
+  s:
+    states:
+      p:
+        type: parallel
+        states:
+          left: {states: {a: {on: {e: s.h}}, b: {}}}
+          right: {states: {c: {on: {f: d}}, d: {}}}
+      o: {}
+      h: {type: history, history: deep, target: p.left.b}
+"""
+    good = [bad.replace("target: p.left.b", f"target: {each}") for each in ("p", "o", "p.right.c", "p.right")]
+
+    assert ["error 9:39"] == reported(bad, "target.history")
+    assert [[]] * 4 == [reported(each, "target.history") for each in good]
+
+
+def test_a_history_that_is_exited_first_may_lead_anywhere() -> None:
+    text = """\
+states:
+  s:
+    states:
+      p:
+        type: parallel
+        states:
+          left: {states: {a: {}, b: {}}}
+          right: {states: {c: {}, d: {}}}
+      h: {type: history, history: deep, target: p.left.b}
+  t: {on: {e: s.h}}
+"""
+
+    assert [] == reported(text, "target.history")
+
+
+def test_a_cycle_of_histories_leads_nowhere() -> None:
+    """It is reported as a cycle, and only so."""
+    text = """\
+states:
+  s: {states: {a: {on: {e: s.h}}, h: {type: history, target: g}, g: {type: history, target: h}}}
+"""
+
+    assert [] == reported(text, "target.history")
+    assert [] != reported(text, "history.cycle")
+
+
 def test_initial_states_are_legal_together() -> None:
     """`initial` follows the rule of targets."""
     bad = """\

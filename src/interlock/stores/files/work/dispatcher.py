@@ -70,6 +70,7 @@ class Dispatcher:
         self._reader = EntityReader(context)
         self._file = -1
         self._is_holder = False
+        self._is_read = False  # whether the table has the work of every entity with a marker
         self._table = PublishedWork()
         self._guard = Lock()
         self._polling = Lock()
@@ -167,8 +168,9 @@ class Dispatcher:
             return self._read_table(address).rows.list_work(query)
         if address is not None:
             self._publish(address)
+        is_partial = address is None and not self._is_read
         with self._guard:
-            return self._table.rows.list_work(query)
+            return replace(self._table.rows.list_work(query), is_partial=is_partial)
 
     def _read_table(self, address: EntityDirectory | None) -> PublishedWork:
         """The work of one entity, or of all, read without a lock or a flush."""
@@ -242,6 +244,7 @@ class Dispatcher:
                 self._read_hints()
                 for address in filter(self._has_grown, self._take_queued()):
                     self._try(self._publish, address)
+                self._is_read = self._is_read or not self._queue
                 self._remove_markers()
             except OSError as error:
                 raise unavailable(WHAT, "look", error) from error
@@ -333,6 +336,7 @@ class Dispatcher:
     def _reset(self) -> None:
         """Start again as after a crash: claims are dropped, and every journal publishes all of its work again."""
         self._table, self._idle, self._ends, self._scanned_ms = PublishedWork(), {}, {}, None
+        self._is_read = False
         self._context.on_work_changed = self._on_work_changed
 
     def _remove_markers(self) -> None:
@@ -350,7 +354,7 @@ class Dispatcher:
     def close(self) -> None:
         """Release the lock; the next poll of another process takes it."""
         self._context.on_work_changed = None
-        self._is_holder = False
+        self._is_holder = self._is_read = False
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 self._fs.close(self._file)

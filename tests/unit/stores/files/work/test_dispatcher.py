@@ -96,6 +96,21 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     compare_tables(data, WorkTable(), FilesTable())
 
 
+def test_a_list_says_that_it_is_partial_while_a_takeover_is_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new owner reads some entities at each poll. Before, it lists what the journals have: all of it."""
+    monkeypatch.setattr("interlock.stores.files.work.dispatcher.POLLED_MAX", 1)
+    pair = Pair()
+    for number in range(2):
+        pair.one.journals.append(leaving(1, charge(), entity=f"order/{number}"))
+    pages = [pair.two.dispatch.list_work(WorkQuery())]
+    pair.one.dispatch.close()
+    for _ in range(2):
+        pair.two.take(now_ms=-1)
+        pages.append(pair.two.dispatch.list_work(WorkQuery()))
+
+    assert [(2, False), (1, True), (2, False)] == [(len(each.rows), each.is_partial) for each in pages]
+
+
 # What survives the one who performs
 
 
