@@ -37,9 +37,18 @@ JOB_FILE = Path(__file__).with_name("console_job.yaml")
 MIGRATION_KIND = "interlock-migration"
 """The kind of migrations: what they do, who asked for them, and how far they are."""
 
+REPORT_KIND = "interlock-report"
+"""The kind of saved reports of shadow runs, shadow replays and refolds."""
+
+REPORT_FILE = Path(__file__).with_name("report.yaml")
+
 CONSOLE_ROLE = "interlock.console"
 
-_BUILTIN_FILES = {JOB_KIND: JOB_FILE, MIGRATION_KIND: Path(__file__).with_name("migration.yaml")}
+_BUILTIN_FILES = {
+    JOB_KIND: JOB_FILE,
+    MIGRATION_KIND: Path(__file__).with_name("migration.yaml"),
+    REPORT_KIND: REPORT_FILE,
+}
 
 BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
@@ -214,12 +223,12 @@ def _numbers(label: str) -> tuple[int, ...] | None:
 
 def builtin_kernel(kind: str) -> Kernel | None:
     """Return the chart of a kind that belongs to the package; None for any other kind."""
-    return _builtin_kernel(kind) if kind in BUILTIN_KINDS else None
+    return _own_kernel(kind) if kind in BUILTIN_KINDS else None
 
 
 @cache
-def _builtin_kernel(kind: str) -> Kernel:
-    # Imported when needed: a runtime without jobs does not load the YAML reader for them.
+def _own_kernel(kind: str) -> Kernel:
+    # Imported when needed: a runtime without jobs and reports does not load the YAML reader for them.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
     from interlock.evolve.identity import named

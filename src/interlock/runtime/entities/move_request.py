@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
@@ -17,22 +17,20 @@ if TYPE_CHECKING:
 
 
 class EntityCarrier(Protocol):
-    """Carries entities from some names of a revision to another one, which `kernel` runs."""
+    """What carries entities to another revision: `evolve.carry` for a pair, `evolve.mapping` by a person's answers,
+    `evolve.undo` back, `evolve.refold` for one correction.
+    """
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of the revision that a carried entity is on."""
+        """The kernel of the new definition."""
 
     @property
-    def old_names(self) -> frozenset[str]:
-        """The names of the revision that it starts from."""
-
-    @property
-    def written(self) -> str:
-        """The name that a carried entity gets."""
+    def old_names(self) -> Collection[str]:
+        """The names of the revision from which entities are carried."""
 
     def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the states whose time of entry `carry` uses."""
+        """Return the active states of which `entered_ms` is needed."""
 
     def carry(
         self,
@@ -43,21 +41,22 @@ class EntityCarrier(Protocol):
         epoch: int = 0,
         spread_ms: int = 0,
     ) -> CarryResult:
-        """Return the carried entity, or why it stays."""
+        """Return the entity on the new definition, or why it stays. Timers that are overdue by it are spread."""
 
 
 class MoveRequest(Struct, frozen=True):
     """A move of an entity to another revision.
 
-    `plan` names the migration that asks for it. With `is_cached` the entity stays in the cache; a migration of many
-    entities must not displace those that are in use. `spread_ms` is the time over which timers fire that are overdue
-    by the move. `undoes` is the version of the move that this one takes back.
+    `plan` names the migration that asks for it. `reason` is what its sender wrote about it. With `is_cached` the entity
+    stays in the cache; a migration of many entities must not displace those that are in use. `spread_ms` is the time
+    over which timers fire that are overdue by the move. `undoes` is the version of the move that this one takes back.
     """
 
     carrier: EntityCarrier
     why: MoveReason = "upgrade"
     plan: str | None = None
     principal: dict[str, Any] | None = None
+    reason: str | None = None
     priority: Priority = Priority.CALLER
     is_cached: bool = True
     spread_ms: int = 0
