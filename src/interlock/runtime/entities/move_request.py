@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 
 class EntityCarrier(Protocol):
-    """What carries entities to another revision: `evolve.carry` for a pair, `evolve.mapping` by a person's answers,
-    `evolve.undo` back, `evolve.refold` for one correction.
-    """
+    """Carries entities from some names of a revision to another one, which `kernel` runs."""
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of the new definition."""
+        """The kernel of the revision that a carried entity is on."""
 
     @property
-    def old_names(self) -> Collection[str]:
-        """The names of the revision from which entities are carried."""
+    def old_names(self) -> frozenset[str]:
+        """The names of the revision that it starts from."""
+
+    @property
+    def written(self) -> str:
+        """The name that a carried entity gets."""
 
     def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the active states of which `entered_ms` is needed."""
+        """Return the states whose time of entry `carry` uses."""
 
     def carry(
         self,
@@ -41,7 +43,7 @@ class EntityCarrier(Protocol):
         epoch: int = 0,
         spread_ms: int = 0,
     ) -> CarryResult:
-        """Return the entity on the new definition, or why it stays. Timers that are overdue by it are spread."""
+        """Return the carried entity, or why it stays."""
 
 
 class MoveRequest(Struct, frozen=True):
