@@ -150,6 +150,12 @@ SNAPSHOTS_CACHED_MAX = 10_000
 ATTEMPTS_MAX = 50
 """Attempts at one effect, including those whose worker died: an effect that kills its worker must end."""
 
+PAUSE_MS_MIN = 100
+"""The shortest pause of a handler: one that ends immediately would call a busy service again and again."""
+
+PAUSE_MS_MAX = 86_400_000
+"""The longest pause of a handler, a day: a service that answers nonsense must not stop work for years."""
+
 FAILURE_TEXT_LENGTH_MAX = 500
 """Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
 

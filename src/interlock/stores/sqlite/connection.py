@@ -66,6 +66,9 @@ CACHE_KIB = 16_384
 LIBRARY_MIN = (3, 37, 0)
 """The first SQLite with STRICT tables."""
 
+LIBRARY_CHECKPOINTS_SAFELY = (3, 51, 3)
+"""The first SQLite where a checkpoint of one connection and a write of another cannot damage the file."""
+
 MOUNTS = "/proc/self/mounts"
 """Where Linux lists the mounted file systems."""
 
@@ -185,14 +188,29 @@ def _migrate(connection: Connection, path: Path) -> None:
 def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
     """Create or upgrade the tables of a store on a connection of the caller, in its transaction; return the number.
 
-    Raises UsageError when the tables are of a newer release, or the prefix is invalid.
+    A connection in autocommit has no transaction: the migration is one of its own, and committed here. Alembic uses
+    such connections for SQLite. Raises UsageError when the tables are of a newer release, or the prefix is invalid.
     """
     check_prefix(prefix)
+    commits = not connection.in_transaction and is_autocommit(connection)
     if not connection.in_transaction:
         connection.execute(BEGIN)
     ours = PrefixedConnection(connection, prefix)
-    _run_migrations(ours, schema_state(ours), place="the file")
+    try:
+        _run_migrations(ours, schema_state(ours), place="the file")
+    except BaseException:
+        if commits:
+            connection.execute("ROLLBACK")
+        raise
+    if commits:
+        connection.execute("COMMIT")
     return newest_schema("sqlite")
+
+
+def is_autocommit(connection: sqlite3.Connection) -> bool:
+    """Whether the driver begins no transaction by itself, in either of its two ways to say so."""
+    autocommit = getattr(connection, "autocommit", None)  # Python 3.12; -1: as `isolation_level` says
+    return autocommit is True or (autocommit in {None, -1} and connection.isolation_level is None)
 
 
 def upgrade_statements(current: int, prefix: str, *, place: str) -> list[str]:
