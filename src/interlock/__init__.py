@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         loads,
         timer_event,
     )
+    from interlock.assemble.mappings import load_mapping
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
     from interlock.effects.handler_calls import Progress
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
+    from interlock.operate.migrations.migration import Migration
+    from interlock.operate.migrations.record import pause_migration, resume_migration
+    from interlock.operate.migrations.report import MigrationReport
+    from interlock.operate.migrations.undo import MigrationUndo
     from interlock.ports.field_indexes import IndexStatus
     from interlock.ports.journal_feed import FeedEntry
     from interlock.ports.projections import ProjectionStatus
@@ -103,6 +108,9 @@ _HOMES = {
     "InternalError": "interlock.errors",
     "Joined": "interlock.runtime.join.joined",
     "Message": "interlock.model.journal.message",
+    "Migration": "interlock.operate.migrations.migration",
+    "MigrationReport": "interlock.operate.migrations.report",
+    "MigrationUndo": "interlock.operate.migrations.undo",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
     "Progress": "interlock.effects.handler_calls",
@@ -134,8 +142,11 @@ _HOMES = {
     "encode": "interlock.model.codec",
     "failed_event": "interlock.assemble.charts",
     "load": "interlock.assemble.charts",
+    "load_mapping": "interlock.assemble.mappings",
     "loads": "interlock.assemble.charts",
     "open": "interlock.assemble.runtimes",
+    "pause_migration": "interlock.operate.migrations.record",
+    "resume_migration": "interlock.operate.migrations.record",
     "show": "interlock.observe.notebook",
     "timer_event": "interlock.assemble.charts",
 }
@@ -173,6 +184,9 @@ __all__ = (
     "InternalError",
     "Joined",
     "Message",
+    "Migration",
+    "MigrationReport",
+    "MigrationUndo",
     "MissingExtraError",
     "NotFoundError",
     "Progress",
@@ -205,8 +219,11 @@ __all__ = (
     "encode",
     "failed_event",
     "load",
+    "load_mapping",
     "loads",
     "open",
+    "pause_migration",
+    "resume_migration",
     "show",
     "timer_event",
 )

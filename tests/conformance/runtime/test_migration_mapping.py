@@ -181,6 +181,25 @@ async def test_a_migration_goes_on_at_its_cursor_and_stops_when_it_is_taken_over
     assert [1] * 12 == [sum(each.event.name == MOVED for each in journal) for journal in entries]
 
 
+async def test_an_undo_in_the_middle_stops_the_migration(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.operate.migrations.migration.PAGE_MAX", 4)
+    monkeypatch.setattr("interlock.operate.migrations.migration.NOTE_ENTITIES", 1)
+    await fill(process(OLD), 12)
+    newer = process(SETTLED)
+    walk = Migration(newer, "ticket", mappings=[read_mapping(TO_SETTLED)]).apply()
+    await anext(walk)
+    moved = [each for each in [await newer.state(f"ticket/{number:03}") for number in range(12)] if each.moved]
+    back = await undo(process(OLD))
+    with pytest.raises(UnavailableError):
+        async for _ in walk:
+            pass
+
+    assert 4 == len(moved)
+    assert (4, 0, 8) == (back.moved, back.stays, back.newest)
+    states = [await newer.state(f"ticket/{number:03}") for number in range(4)]
+    assert ["paid", "open", "open", "paid"] == [each.configuration[0] for each in states]
+
+
 async def test_another_living_process_is_not_disturbed(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     async def lives(self: MigrationRecord) -> bool:
         return self.id != ""

@@ -514,10 +514,10 @@ def test_a_name_that_was_renamed_away_and_used_again_means_the_old_state() -> No
     direct = Carrier(documents[0], documents[2], kernel_of(third))
     over = Carrier(documents[0], documents[2], kernel_of(third), between=[documents[1]])
 
-    assert [("a",), ("b",)] == [
-        each.carry(living(first), time_ms=MOVE_MS).step.snapshot.configuration  # type: ignore[union-attr]
-        for each in (direct, over)
-    ]
+    for by, state in ((direct, "a"), (over, "b")):
+        step = by.carry(living(first), time_ms=MOVE_MS).step
+        assert step is not None
+        assert (state,) == step.snapshot.configuration
 
 
 def test_renames_are_composed_and_the_last_revision_may_rename_what_another_removed() -> None:

@@ -27,6 +27,7 @@ from interlock.kernel.errors import describe_error
 from interlock.kernel.outcome import resend_deferred
 from interlock.kernel.parts import start_invoke
 from interlock.kernel.run import StepRun, run_from
+from interlock.model.chart import After
 from interlock.model.document.actions import Expression
 from interlock.model.document.field import copy_json, json_problem
 from interlock.model.snapshot import Snapshot, Timer
@@ -311,11 +312,11 @@ class MappedCarrier:
                 run.drop_timers((timer,))
                 draft.set_timer(run, new, target, due_ms=timer.due_ms, since_ms=timer.since_ms)
             return
+        since = draft.time_ms if count == "restart" else _start_of(timer, old)
         delay = self.carrier.delay(new, draft)
-        if delay is None or (count == "elapsed" and isinstance(old.delay, Expression)):
+        if delay is None or since is None:
             draft.reasons.append(f"how the timer `{timer.event}` moves cannot be computed")
             return
-        since = draft.time_ms if count == "restart" else timer.due_ms - int(old.delay)  # type: ignore[arg-type]
         run.drop_timers((timer,))
         draft.set_timer(run, new, target, due_ms=since + delay, since_ms=since)
 
@@ -329,3 +330,8 @@ class MappedCarrier:
                 draft.reasons.append(f"the delay `{label}` of `{name}` cannot be computed")
             else:
                 draft.set_timer(run, after, name, due_ms=since + delay, since_ms=since)
+
+
+def _start_of(timer: Timer, after: After) -> int | None:
+    """From when a timer counts; None if its delay was computed, because nothing says how long it was."""
+    return None if isinstance(after.delay, Expression) else timer.due_ms - after.delay

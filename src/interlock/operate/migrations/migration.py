@@ -53,7 +53,7 @@ NOTED_GROUPS_MAX = 20
 class Migration:
     """The migration of one kind.
 
-    `rate` is the number of moves per second that are not exceeded. None: after each batch the migration rests as long
+    `rate` is the number of moves per second that are not exceeded. None: after each batch the migration waits as long
     as the batch took, so it uses at most half of what the store can do, and less while clients use it; `math.inf`: no
     limit. `mappings` answer for entities that cannot be carried as they are. Timers that would be due immediately are
     due within `spread_ms`. `who` and `reason` are recorded.
