@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from interlock.evolve.refold import RefoldReport
+    from interlock.evolve.shadow import ShadowReport
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.request_checks import CreateOptions, SendOptions
     from interlock.runtime.runtime import Runtime
+    from interlock.runtime.shadow_run import ShadowRun
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
 
@@ -109,9 +112,12 @@ _HOMES = {
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
+    "RefoldReport": "interlock.evolve.refold",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
     "SendOptions": "interlock.runtime.request_checks",
+    "ShadowReport": "interlock.evolve.shadow",
+    "ShadowRun": "interlock.runtime.shadow_run",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
@@ -175,9 +181,12 @@ __all__ = (
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
+    "RefoldReport",
     "RejectedError",
     "Runtime",
     "SendOptions",
+    "ShadowReport",
+    "ShadowRun",
     "Snapshot",
     "SourceLocation",
     "Step",

@@ -26,7 +26,6 @@ CORRUPTION_HINT = 'change nothing, and read "A journal is damaged" in docs/guide
 OK = 0
 FINDINGS = 1
 USAGE = 2
-NO_VERDICT = 2
 CONFLICT = 3
 DENIED = 4
 REJECTED = 5
@@ -36,6 +35,7 @@ CORRUPTION = 8
 MISSING_EXTRA = 9
 WITH_CARE = 10
 BREAKING = 11
+NO_VERDICT = 12
 INTERNAL = 70
 INTERRUPTED = 130
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity"),
     "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag"),
     "new": ("interlock.cli.commands.new:new", "Create a project with a chart, handlers and a test"),
+    "refold": ("interlock.cli.commands.refold:refold", "Correct entities by a corrected chart and their journals"),
     "replay": ("interlock.cli.commands.history:replay", "Replay a journal and compare"),
     "run": ("interlock.cli.commands.run:run_command", "Run a worker: handlers, timers, messages"),
     "schema": ("interlock.cli.commands.convert:schema", "Print the JSON Schema for editors"),
@@ -97,6 +98,7 @@ SUBCOMMANDS = {
     },
     "shadow": {
         "replay": "Compare the journals of a store with a new chart",
+        "run": "Compare what is written to a store, live, with a new chart",
     },
 }
 """The help lines of the commands of a group."""
@@ -106,7 +108,7 @@ SECTIONS = {
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
-    "Changes": ("diff", "shadow", "migrate"),
+    "Changes": ("diff", "shadow", "migrate", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
 

@@ -24,7 +24,7 @@ from interlock.model.limits import SHADOW_GROUPS_MAX, SHADOW_SAMPLES_MAX, SHADOW
 
 Verdict = Literal["none", "divergent", "unknown"]
 
-_PARTS_MAX = 12
+GROUP_PARTS_MAX = 12
 """Parts that the key of a group names: a step of a large chart may differ in hundreds of fields."""
 
 
@@ -173,8 +173,8 @@ class ShadowTally:
         self.divergences += 1
         new = None if found.new is None else found.new.snapshot.configuration
         parts = tuple(each.part for each in found.differences)
-        if len(parts) > _PARTS_MAX:
-            parts = (*parts[:_PARTS_MAX], "…")
+        if len(parts) > GROUP_PARTS_MAX:
+            parts = (*parts[:GROUP_PARTS_MAX], "…")
         key = (entry.event.name, entry.before, entry.after, new, parts)
         place = DivergencePlace(entity, entry.version, entry.event.time_ms)
         group = self._groups.get(key)
@@ -193,8 +193,8 @@ class ShadowTally:
             texts = tuple(difference_text(each) for each in found.differences[: len(parts)])
             group.samples.append(DivergenceSample(entity, entry.version, texts))
 
-    def report(self) -> ShadowReport:
-        """Return the result so far."""
+    def report(self, further_gaps: tuple[Gap, ...] = ()) -> ShadowReport:
+        """Return the result so far, with gaps that the caller has found."""
         never = [each for each in self.chart.transitions if each.index not in self._taken]
         evidence = Evidence(
             entities=self.entities,
@@ -220,12 +220,12 @@ class ShadowTally:
             divergences=self.divergences,
             groups=groups,
             other=self.other,
-            gaps=tuple(self._gaps.values()),
+            gaps=(*self._gaps.values(), *further_gaps),
             evidence=evidence,
         )
         if self.divergences:
             return found
-        is_proven = self.entries > 0 and not self._gaps and found.is_window_full
+        is_proven = self.entries > 0 and not found.gaps and found.is_window_full
         return replace(found, verdict="none" if is_proven else "unknown")
 
 

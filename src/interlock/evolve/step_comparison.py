@@ -68,14 +68,14 @@ class StepComparer:
         self.carrier = carrier
         self.kernel = carrier.kernel
         self._states = carrier.names
-        self._fields = {old: new for new, old in carrier.saga_fields().items() if old != new}
+        self.field_names = {old: new for new, old in carrier.saga_fields().items() if old != new}
         self.only_old, self.only_new = self._unshared_fields()
         self._timers = dict(self._paired_timers())
         self._invokes = dict(self._paired_invokes())
         self._is_renamed = bool(self._states or self._timers)
 
     def _unshared_fields(self) -> tuple[frozenset[str], frozenset[str]]:
-        old = {self._fields.get(each, each) for each in self.carrier.old_fields}
+        old = {self.field_names.get(each, each) for each in self.carrier.old_fields}
         new = frozenset(self.carrier.new_fields)
         return frozenset(each for each in old if each not in new), frozenset(each for each in new if each not in old)
 
@@ -109,7 +109,7 @@ class StepComparer:
         if new is None:
             if before.ended is not None:
                 return Comparison(recorded=recorded, is_compared=False)
-            carried = self._carried(before, event.time_ms)
+            carried = self.carried(before, event.time_ms)
             if not isinstance(carried, Snapshot):
                 return _without_step(recorded, CARRY, "; ".join(carried))
             new = carried
@@ -134,9 +134,14 @@ class StepComparer:
             return _without_step(recorded, ERROR, error.message)
         return self._compared(None, None, recorded, step)
 
-    def _carried(self, before: Snapshot, time_ms: int) -> Snapshot | tuple[str, ...]:
-        """The recorded entity on the new definition, at the recorded version, or why it cannot be carried there."""
-        result = self.carrier.carry(before, time_ms=time_ms)
+    def carried(
+        self, before: Snapshot, time_ms: int, entered_ms: Mapping[str, int] | None = None
+    ) -> Snapshot | tuple[str, ...]:
+        """Return the recorded entity on the new definition, at the recorded version, or why it cannot be carried there.
+
+        `entered_ms` is that of `Carrier.carry`.
+        """
+        result = self.carrier.carry(before, time_ms=time_ms, entered_ms=entered_ms)
         if result.step is None:
             return result.reasons
         found = result.step.snapshot
@@ -215,7 +220,7 @@ class StepComparer:
             yield Difference("ended", old.ended, now.ended)
         if encode(old.output) != encode(now.output):
             yield Difference("output", old.output, now.output)
-        yield from self._context_differences(old.context, now.context)
+        yield from self.context_differences(old.context, now.context)
         yield from self._history_differences(before, start, old, now)
         changed = tuple(self._effect_differences(recorded.effects, new.effects))
         yield from changed
@@ -226,10 +231,11 @@ class StepComparer:
         """Return states of the old definition under their new ids."""
         return tuple(self._states.get(each, each) for each in names) if self._states else names
 
-    def _context_differences(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    def context_differences(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+        """Yield the fields that both definitions have and whose values differ; `old` is a recorded context."""
         if old is new or encode(old) == encode(new):
             return
-        old = {self._fields.get(name, name): self._record(name, value) for name, value in old.items()}
+        old = {self.field_names.get(name, name): self._record(name, value) for name, value in old.items()}
         for name in sorted({*old, *new} - self.only_old - self.only_new):
             is_in_both = name in old and name in new
             # What a loop leaves in the context is declared by neither.
@@ -239,7 +245,7 @@ class StepComparer:
 
     def _record(self, name: str, value: Any) -> Any:
         """A value of the context; the record of a saga has the keys of steps, which name their states."""
-        if name not in self._fields or not isinstance(value, dict):
+        if name not in self.field_names or not isinstance(value, dict):
             return value
         done = value.get("done")
         if isinstance(done, dict):

@@ -225,6 +225,9 @@ DOWNTIMES_MAX = 1_000
 SEEN_DAYS = 400
 """Days that a store counts states and events by day: a year, and the weeks in which last year's season is compared."""
 
+EVIDENCE_ENTRIES_MAX = 5_000_000
+"""Entries of a store without counters that are read for the evidence about a change: some minutes."""
+
 SEEN_NAMES_MAX = 1_000
 """Names of states, or of events, of a kind that a store counts: several times as many as a large chart has. Senders
 choose the names of refused events, so there must be an end; further names are counted together."""
@@ -368,6 +371,30 @@ SHADOW_VALUE_LENGTH_MAX = 120
 
 SHADOW_CHANGED_MAX = 1_000_000
 """Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
+
+SHADOW_QUEUE_MAX = 1_024
+"""Steps that wait for a shadow run: a second of a busy process. Further ones are dropped and counted."""
+
+SHADOW_ENTITIES_MAX = 10_000
+"""Entities whose last comparison a shadow run remembers, so that it need not carry them again."""
+
+SHADOW_SAVE_MS = 5_000
+"""How often a shadow run saves its report: a person who watches it sees it grow."""
+
+SHADOW_STUCK_MS = 10_000
+"""After this time in one step, the new chart of a shadow run is reported as stuck."""
+
+SHADOW_SOURCES_MAX = 64
+"""Revisions whose steps a shadow run compares: each costs two compiled charts."""
+
+REPORT_BYTES_MAX = 49_152
+"""Bytes of a saved report: an entry has the report twice at most, and the page of it stays readable."""
+
+REPORTS_MAX = 1_000
+"""Saved reports that are read: a shadow run has one per process and chart."""
+
+REFOLD_RUNNING_MAX = 16
+"""Entities that a refold corrects at the same time: folding is work of one core; the rest waits for the store."""
 
 BUNDLE_LINE_BYTES_MAX = DEFINITION_STORED_BYTES_MAX + 65_536
 """Bytes of one line of a bundle: the largest is a definition."""

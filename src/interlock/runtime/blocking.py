@@ -47,8 +47,10 @@ from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
+    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""
@@ -278,6 +280,24 @@ class BlockingRuntime:
     def verify_all(self) -> Generator[Verification, None, None]:
         """As `Runtime.verify_all`, as an ordinary iterator."""
         yield from self._each(self.runtime.verify_all())
+
+    def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
+        """As `Runtime.shadow`."""
+
+        async def start() -> ShadowRun:
+            return self.runtime.shadow(chart, share=share)
+
+        return self._wait(start())
+
+    def preview_refold(self, kind: str) -> RefoldReport:
+        """As `Runtime.preview_refold`."""
+        return self._wait(self.runtime.preview_refold(kind))
+
+    def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """As `Runtime.refold`."""
+        return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

@@ -13,7 +13,6 @@ child comes from the invoke and the number of restarts, so that starting the chi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.labels import is_within
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
 from interlock.model.known_charts import remember_chart
@@ -34,14 +34,19 @@ JOB_KIND = "interlock-job"
 JOB_FILE = Path(__file__).with_name("console_job.yaml")
 """The definition of that kind."""
 
+REPORT_KIND = "interlock-report"
+"""The kind of saved reports of shadow runs, shadow replays and refolds."""
+
+REPORT_FILE = Path(__file__).with_name("report.yaml")
+
 CONSOLE_ROLE = "interlock.console"
 
-BUILTIN_KINDS = frozenset({JOB_KIND})
+_BUILTIN_FILES = {JOB_KIND: JOB_FILE, REPORT_KIND: REPORT_FILE}
+
+BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
 KNOWN_EVENTS_MAX = 10_000
 """Names of events that a registry remembers as known, so that a send looks a name up once."""
-
-_BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
 class ChartRegistry:
@@ -181,48 +186,25 @@ def kind_hint(kind: str, known: Collection[str]) -> str:
     return suggestion(kind, known) or f"known kinds: {', '.join(known) or 'none'}"
 
 
-def is_within(label: str, bounds: str) -> bool:
-    """Whether a revision's label lies in a range such as `>=3.0 <4`."""
-    version = _numbers(label)
-    if version is None:
-        return False
-    for sign, text in _BOUND.findall(bounds):
-        limit = tuple(int(part) for part in text.split("."))
-        width = max(len(version), len(limit))
-        left, right = (each + (0,) * (width - len(each)) for each in (version, limit))
-        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(
-            sign, left == right
-        )
-        if not holds:
-            return False
-    return True
-
-
-def _numbers(label: str) -> tuple[int, ...] | None:
-    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", label):
-        return None
-    return tuple(int(part) for part in label.split("."))
-
-
 # Charts of the package itself
 
 
 def builtin_kernel(kind: str) -> Kernel | None:
     """Return the chart of a kind that belongs to the package; None for any other kind."""
-    return _job_kernel() if kind == JOB_KIND else None
+    return _own_kernel(kind) if kind in BUILTIN_KINDS else None
 
 
 @cache
-def _job_kernel() -> Kernel:
-    # Imported when needed: a runtime without jobs does not load the YAML reader for them.
+def _own_kernel(kind: str) -> Kernel:
+    # Imported when needed: a runtime without jobs and reports does not load the YAML reader for them.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
     from interlock.evolve.identity import named
 
-    reading = FORMAT.read(JOB_FILE.read_text(encoding="utf-8"), source=f"<{JOB_KIND}>")
+    reading = FORMAT.read(_BUILTIN_FILES[kind].read_text(encoding="utf-8"), source=f"<{kind}>")
     chart = None if reading.document is None else compile_document(reading.document).chart
     if chart is None:
-        raise InternalError(f"the built-in chart `{JOB_KIND}` does not compile", code="own.chart")
+        raise InternalError(f"the built-in chart `{kind}` does not compile", code="own.chart")
     return Kernel(named(chart))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
@@ -52,7 +53,9 @@ from interlock.runtime.request_checks import (
     CreateOptions,
     SendOptions,
     check_entity,
+    check_principal,
     check_range,
+    check_reason,
     passes_on_to,
 )
 from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
@@ -62,8 +65,10 @@ from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
+    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
@@ -479,6 +484,54 @@ class Runtime:
         """Verify all entities of the store, one by one."""
         async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
+
+    # Corrections and comparisons
+
+    def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
+        """Compare the steps of this process with what a new chart would do with the same events, while they happen.
+
+        The new chart steps in a thread and performs no effect. A send waits for nothing: steps that find the queue full
+        are dropped and counted. `share` is the part of a core that the thread uses at most. The result is
+        `shadow(...).report()`, and in the console; `await shadow(...).stop()` ends it, as does closing the runtime.
+        Steps in transactions of the program (`join`) are not compared.
+
+        Raises UsageError for an invalid share, UnavailableError when the system refuses the thread.
+        """
+        from interlock.runtime.shadow_run import ShadowRun
+
+        run = ShadowRun(self.entities, self.sender, chart.kernel, share=share, who=f"{platform.node()}:{self._process}")
+        run.start()
+        run.listen()
+        self.on_close(run.stop)
+        return run
+
+    async def preview_refold(self, kind: str) -> RefoldReport:
+        """Return what the newest chart of a kind would have made of the recorded events of all its entities.
+
+        Each life is folded from its creation, so that an error which accumulates is found. Nothing is written. Raises
+        NotFoundError for a kind without a chart.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        return await run_refold(self.entities, self.mover, kind, RefoldSettings())
+
+    async def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """Correct the context of the entities of a kind to what its newest chart would have made of it.
+
+        An entity is corrected by an entry with the reason `refold` if nothing but its context differs, and no effect
+        that was performed. Others are in the report. It may be interrupted and repeated. `reason` and `principal` are
+        kept in the journal; `rate` limits the entities per second. Raises as `preview_refold` does, and UsageError for
+        an empty reason.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        check_reason(reason)
+        sender = check_principal(principal)
+        settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
+        with self._admission.admit():
+            return await run_refold(self.entities, self.mover, kind, settings)
 
     # Stopping
 

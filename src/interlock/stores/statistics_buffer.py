@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
 from interlock.ports.refusals import Refusal
-from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind
+from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind, seen_kind
 
 BUCKETS = len(DWELL_BOUNDS_MS) + 1
 
@@ -24,9 +24,6 @@ NOTES_MAX = 256
 look at these again and again."""
 
 STEPS, CONFLICTS, REFUSALS = range(3)
-
-TIMER_SOURCE = "timer/"
-"""How the source of an event starts that a timer has sent."""
 
 States = Sequence[tuple[str, int]]
 """States, each with its entry time."""
@@ -176,8 +173,3 @@ class StatisticsBuffer:
                 known = self._seen[place] = [0, last_ms]
         known[0] += count
         known[1] = max(known[1], last_ms)
-
-
-def seen_kind(source: Any) -> SeenKind:
-    """Return what an entry shows of its event: that it was received, or that a timer has fired."""
-    return "timer" if isinstance(source, str) and source.startswith(TIMER_SOURCE) else "event"

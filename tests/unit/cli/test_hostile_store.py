@@ -49,6 +49,7 @@ READING = {
     "journal": [[STORE, ENTITY]],
     "ls": [[STORE], [STORE, "--kind", "parcel"], [STORE, "--kind", SEEN]],
     "migrate": [["plan", STORE, *CHART], ["status", STORE, "parcel"], ["status", STORE, SEEN]],
+    "refold": [[STORE, *CHART]],
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
     "shadow": [["replay", STORE, *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],

@@ -43,6 +43,7 @@ APART = {
     "fmt",
     "migrate",
     "new",
+    "refold",
     "schema",
     "shadow",
     "simulate",

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 from interlock.model.journal.work import WorkDelta
+from interlock.ports.store import Append
 
 OnWork = Callable[[str, WorkDelta], None]
 """Called with an entity and the work of an entry that is durable."""
+
+OnAppend = Callable[[Append], None]
+"""Called with a step that is durable."""
 
 
 class Announcements:
@@ -23,6 +27,7 @@ class Announcements:
         self._work_listeners: list[OnWork] = []
         self.on_entry: Callable[[], None] | None = None
         """Called after each durable entry of this process: wakes readers in other processes."""
+        self._append_listeners: list[OnAppend] = []
 
     def on_work(self, listener: OnWork) -> Callable[[], None]:
         """Call a function with the entity and the work that each entry of this process creates or cancels.
@@ -46,8 +51,22 @@ class Announcements:
         finally:
             self._followers.discard(changed)
 
-    def appended(self, entity: str, work: WorkDelta) -> None:
+    def on_append(self, listener: OnAppend) -> Callable[[], None]:
+        """Call a function with each step of this process after it is durable; it must neither wait nor raise.
+
+        Steps in transactions of callers are left out. Returns what unregisters it.
+        """
+        self._append_listeners.append(listener)
+        return lambda: self._append_listeners.remove(listener)
+
+    def appended(self, append: Append) -> None:
         """Announce a durable append."""
+        self._announce(append.entity, append.work)
+        if self._append_listeners:
+            for listener in self._append_listeners:
+                listener(append)
+
+    def _announce(self, entity: str, work: WorkDelta) -> None:
         if self._watchers and (changed := self._watchers.pop(entity, None)) is not None:
             changed.set()
         for each in self._followers:
@@ -60,7 +79,7 @@ class Announcements:
 
     def committed(self, entity: str, work: Iterable[WorkDelta]) -> None:
         """Announce the appends to an entity in a transaction of a caller, which is committed."""
-        self.appended(entity, WorkDelta())
+        self._announce(entity, WorkDelta())
         for delta in work:
             for listener in self._work_listeners:
                 listener(entity, delta)

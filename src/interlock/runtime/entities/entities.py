@@ -186,7 +186,7 @@ class Entities:
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self.snapshots.keep(append.snapshot, append.entry.event.time_ms)
-            self.announcements.appended(append.entity, append.work)
+            self.announcements.appended(append)
             if step.faults:
                 log_faults(append.entry, step)
         elif isinstance(result, Conflict) and result.version < append.expected:

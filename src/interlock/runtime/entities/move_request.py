@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -11,20 +12,42 @@ from interlock.model.snapshot import Snapshot
 from interlock.runtime.entities.mailbox import Priority
 
 if TYPE_CHECKING:
-    from interlock.evolve.carry import Carrier
+    from interlock.evolve.carry import CarryResult
+    from interlock.kernel.step import Kernel
+
+
+class EntityCarrier(Protocol):
+    """What carries entities to another revision: `evolve.carry` for a pair, `evolve.refold` for one correction."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of the new definition."""
+
+    @property
+    def old_names(self) -> Collection[str]:
+        """The names of the revision from which entities are carried."""
+
+    def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the active states of which `entered_ms` is needed."""
+
+    def carry(
+        self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None, epoch: int = 0
+    ) -> CarryResult:
+        """Return the entity on the new definition, or why it stays."""
 
 
 class MoveRequest(Struct, frozen=True):
     """A move of an entity to another revision.
 
-    `plan` names the migration that asks for it. With `is_cached` the entity stays in the cache; a migration of many
-    entities must not displace those that are in use.
+    `plan` names the migration that asks for it. `reason` is what its sender wrote about it. With `is_cached` the entity
+    stays in the cache; a migration of many entities must not displace those that are in use.
     """
 
-    carrier: Carrier
+    carrier: EntityCarrier
     why: MoveReason = "upgrade"
     plan: str | None = None
     principal: dict[str, Any] | None = None
+    reason: str | None = None
     priority: Priority = Priority.CALLER
     is_cached: bool = True
 

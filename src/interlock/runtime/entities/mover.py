@@ -124,7 +124,9 @@ class EntityMover:
         step = replace(carried.step, reason=request.why)
         key = move_key(request.plan or step.snapshot.revision, snapshot.version)
         try:
-            append = entities.appends.build(carrier.kernel, snapshot, step, replace(event, epoch=epoch), key)
+            append = entities.appends.build(
+                carrier.kernel, snapshot, step, replace(event, epoch=epoch), key, reason=request.reason
+            )
         except RejectedError as error:
             return MoveResult("stays", snapshot, (error.message,))
         if not isinstance(await entities.append(append, step), Appended):

@@ -11,10 +11,8 @@ Rule 5: refused events are not in journals, so that an event which only the new 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
-from interlock.evolve.carry import Carrier
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
@@ -24,24 +22,8 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
-from interlock.runtime.history.replay import repeat_step
-from interlock.runtime.history.verify import difference
+from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
 from interlock.runtime.revisions import Revisions
-
-UNREPEATABLE = "entry.unrepeatable"
-"""The code of the gap for an entry that its own definition does not give again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A recorded revision: the kernel that repeats its entries, and the comparer of its steps.
-
-    `is_new`: it is the new definition itself, perhaps with other functions than those that wrote the entries.
-    """
-
-    kernel: Kernel
-    comparer: StepComparer
-    is_new: bool
 
 
 class ShadowReplay:
@@ -49,11 +31,10 @@ class ShadowReplay:
 
     def __init__(self, store: Store, new: Kernel, revisions: Revisions, *, now_ms: int) -> None:
         self.tally = ShadowTally(new.chart)
+        self.recorded = RecordedSteps(new, revisions)
         self._store = store
         self._new = new
-        self._revisions = revisions
         self._now_ms = now_ms
-        self._sources: dict[str, _Source | InterlockError] = {}
 
     async def run(self, *, since_ms: int = 0) -> AsyncIterator[str]:
         """Compare every entity of the kind that was created since a time; yield each after it was compared."""
@@ -91,7 +72,7 @@ class ShadowReplay:
                     self.tally.add_gap("journal.short", f"the journal ends at version {after}", row.entity)
                     return
                 for record in records:
-                    source = self._sources.get(record.entry.revision) or await self._source(record.entry.revision)
+                    source = await self.recorded.source(record.entry.revision)
                     if isinstance(source, InterlockError):
                         self.tally.add_gap(source.code, source.message, row.entity, about=record.entry.revision)
                         return
@@ -105,91 +86,45 @@ class ShadowReplay:
         else:
             self.tally.add_entity(is_ended=row.ended is not None)
 
-    async def _source(self, revision: str) -> _Source | InterlockError:
-        """What compares the entries of a revision, or why they cannot be compared."""
-        new = self._new
-        found: _Source | InterlockError
-        try:
-            is_new = new.chart.is_revision(revision)
-            kernel = new if is_new else await self._revisions.for_reading(new.chart.kind, revision)
-            found = _Source(kernel=kernel, comparer=StepComparer(carrier_of(kernel, revision, new)), is_new=is_new)
-        except InterlockError as error:
-            found = error
-        self._sources[revision] = found
-        return found
-
-    def missing_function(self, kernel: Kernel) -> str | None:
-        """Return a function that the last step called and that is not registered here."""
-        return self._revisions.missing_call(kernel)
-
-
-def carrier_of(old: Kernel, revision: str, new: Kernel) -> Carrier:
-    """Return what carries entities of a revision to a new chart. Raises UnavailableError for a chart without its text,
-    or one that is only compatible with the revision.
-    """
-    before, after = old.chart.document, new.chart.document
-    if before is None or after is None or not old.chart.is_revision(revision):
-        message = f"the definition of revision {revision} of `{new.chart.kind}` is not known here"
-        raise UnavailableError(message, code="revision.unknown")
-    return Carrier(before, after, new)
-
 
 class _EntityWalk:
     """One entity on its way through its journal: the recorded snapshot, and the one of the new definition."""
 
     def __init__(self, replay: ShadowReplay, entity: str) -> None:
-        self._replay = replay
+        self._steps = replay.recorded
         self._tally = replay.tally
         self._entity = entity
         self._recorded: Snapshot | None = None
         self._new: Snapshot | None = None
         self._comparer: StepComparer | None = None
 
-    def compare(self, entry: Entry, source: _Source) -> bool:
+    def compare(self, entry: Entry, source: RecordedSource) -> bool:
         """Compare one entry; return False when the entity cannot be followed any further."""
         before = self._recorded
-        try:
-            step = repeat_step(source.kernel, self._entity, before, entry)
-        except InterlockError as error:
-            self._tally.add_gap(UNREPEATABLE, f"the step fails: {error.message}", self._entity, about=entry.revision)
+        found = self._steps.repeat(source, self._entity, before, entry)
+        if isinstance(found, Unrepeated):
+            if source.is_new and found.step is not None:
+                self._report_other(entry, found.step, source)
+            else:
+                self._tally.add_gap(found.code, found.text, self._entity, about=found.about)
             return False
-        missing = None if source.is_new else self._replay.missing_function(source.kernel)
-        if missing is not None:
-            text = f"revision {entry.revision} calls `{missing}`, which is not registered here"
-            self._tally.add_gap("function.missing", text, self._entity, about=missing)
-            return False
-        if not _is_repeated(entry, step) and difference(entry, before, step) is not None:
-            self._report_other(entry, step, source)
-            return False
+        step = found
         if source.comparer is not self._comparer or entry.event.name == MOVED:
             self._comparer, self._new = source.comparer, None
         self._recorded = step.snapshot
         if entry.event.name != MOVED:
-            found = source.comparer.compare(self._new, before, entry.event, step)
-            self._new = found.next
-            self._tally.add(source.comparer, self._entity, entry, found)
+            compared = source.comparer.compare(self._new, before, entry.event, step)
+            self._new = compared.next
+            self._tally.add(source.comparer, self._entity, entry, compared)
         return True
 
-    def _report_other(self, entry: Entry, step: Step, source: _Source) -> None:
-        """Report an entry that its revision does not give again. The recorded context is unknown from there on."""
-        if source.is_new:
-            found = Comparison(recorded=step, new=step, differences=_recorded_differences(entry, step))
-            self._tally.add(source.comparer, self._entity, entry, found)
-        else:
-            text = f"revision {entry.revision} does not give what the journal records"
-            self._tally.add_gap(UNREPEATABLE, text, self._entity, about=entry.revision)
+    def _report_other(self, entry: Entry, step: Step, source: RecordedSource) -> None:
+        """Report an entry that the new definition does not give again although it has the revision that wrote it.
 
-
-def _is_repeated(entry: Entry, step: Step) -> bool:
-    """Whether a repeated step gives what its entry records; where this says no, `difference` decides exactly."""
-    after = step.snapshot
-    return (
-        entry.version == after.version
-        and entry.after == after.configuration
-        and entry.outcome == step.outcome
-        and entry.reason == step.reason
-        and entry.effects == step.effects
-    )
+        The recorded context is unknown from there on.
+        """
+        found = Comparison(recorded=step, new=step, differences=_recorded_differences(entry, step))
+        self._tally.add(source.comparer, self._entity, entry, found)
 
 
 def _recorded_differences(entry: Entry, step: Step) -> tuple[Difference, ...]:

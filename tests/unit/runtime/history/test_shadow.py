@@ -19,7 +19,8 @@ from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.epoch import raise_epoch
 from interlock.runtime.history import shadow
-from interlock.runtime.history.shadow import UNREPEATABLE, ShadowReplay
+from interlock.runtime.history.recorded_steps import UNREPEATABLE
+from interlock.runtime.history.shadow import ShadowReplay
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.unit.runtime.history.test_verify import Forged
