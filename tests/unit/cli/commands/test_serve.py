@@ -8,8 +8,11 @@ import pytest
 
 import interlock
 from interlock.cli.commands import serve
+from interlock.cli.commands.serve import known_roles
 from interlock.cli.main import main
+from interlock.cli.session import open_for_writing
 from interlock.errors import UsageError
+from interlock.runtime.chart_registry import JOB_KIND
 
 CHART = (
     "interlock: 1\nkind: lamp\nrevision: 1.0.0\ninitial: off\nstates: {off: {on: {flip: on}}, on: {on: {flip: off}}}\n"
@@ -86,3 +89,18 @@ def test_a_new_key_has_the_given_id(capsys: pytest.CaptureFixture[str]) -> None:
     table = tomllib.loads(capsys.readouterr().out.partition("\n")[2])
 
     assert (name, ["read"]) == (table["key"][0]["id"], table["key"][0]["rights"])
+
+
+async def test_the_local_user_has_the_roles_of_stored_definitions_but_not_that_of_the_console(folder: Path) -> None:
+    guarded = CHART.replace("kind: lamp", "kind: lamp\nevents: {flip: {roles: [warden]}}")
+    url = f"sqlite:///{folder}/guarded.db"
+    async with interlock.open(url, charts=[interlock.loads(guarded)], work=False) as lamps:
+        await lamps.create("lamp/1")
+        await lamps.revisions.register_kind(JOB_KIND)  # as the first job of a console does
+    async with open_for_writing(url) as runtime:
+        assert runtime.store.definitions is not None
+        kinds = {each.kind for each in await runtime.store.definitions.list_definitions()}
+        roles = await known_roles(runtime)
+
+    assert {"lamp", JOB_KIND} <= kinds
+    assert ["warden"] == roles
