@@ -89,16 +89,17 @@ quick: $(READY) ## run lint, types, imports and the quick unit tests (under a mi
 	@$(VENV)/bin/lint-imports >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 	@$(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(if $(TMPFS),--basetemp=$(TMPFS)) $(QUICK) $(ARGS)
 
-# Coverage is measured for the pure packages, with their own tests. Tests that kill processes or explore states run
-# without it, because tracing makes them several times slower. If ARGS selects tests, one of the two runs may have none
-# (pytest exits with 5).
+# Coverage is measured for the pure packages, with their own quick tests. Slow tests, and tests that kill processes or
+# explore states, run without it, because tracing makes them several times slower. If ARGS selects tests, some of the
+# three runs may have none (pytest exits with 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition evolve expression kernel model \
   observe render testing runtime/test_mistakes.py runtime/test_read.py runtime/test_refusals.py runtime/test_runtime.py \
   effects/test_handler_calls.py)
 
 test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) $(TRACED) $(ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) -m 'not slow' $(TRACED) $(ARGS) || [ $$? -eq 5 ]
+	@$(PY) -m pytest -q -n $(WORKERS) -m slow $(TRACED) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m pytest -q -n $(WORKERS) $(addprefix --ignore=,$(TRACED)) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report

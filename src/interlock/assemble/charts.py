@@ -244,8 +244,24 @@ def compile_reading(reading: ReadResult) -> CompileResult:
         extra = [each for each in found if each.severity == "error"]
         return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
+    diagnostics = (*reading.diagnostics, *compilation.diagnostics)
+    too_large = None if compilation.chart is None else _size_problem(reading.document)
+    if too_large is not None:
+        return CompileResult(chart=None, diagnostics=_sorted((*diagnostics, too_large)))
     chart = None if compilation.chart is None else named(compilation.chart)
-    return CompileResult(chart=chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
+    return CompileResult(chart=chart, diagnostics=_sorted(diagnostics))
+
+
+def _size_problem(document: Document) -> Diagnostic | None:
+    """Return the error for a definition that no store can keep: with aliases, a small text can be a large one."""
+    from interlock.definition.json.format import canonical_json
+
+    try:
+        canonical_json(document)
+    except UsageError as error:
+        location = SourceLocation(file=document.source)
+        return Diagnostic(code=error.code, message=error.message, location=location, hint=error.hint)
+    return None
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble.charts import CONTEXT, BoundChart
-from interlock.errors import UsageError
+from interlock.errors import DefinitionError, UsageError
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.stores.registry import open_store, store_opener, without_migrations, without_password
@@ -107,7 +107,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
     Names of handlers without a registered function are logged as a warning when the runtime runs effects: their work
     waits for a process that has them.
 
-    Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name.
+    Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name; when it is opened,
+    DefinitionError (`compatible.broken`) for a chart that is not compatible with what it declares.
 
         async with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
             await orders.create("order/A-1", {"amount": 100})
@@ -341,12 +342,22 @@ class PendingRuntime:
         runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
         try:
             await runtime.declare_indexes()
+            await self._check_promises(runtime)
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:
             await runtime.close()
             raise
         return runtime
+
+    async def _check_promises(self, runtime: Runtime) -> None:
+        """Raise DefinitionError for a chart that breaks what it declares itself compatible with."""
+        if any(each.chart.compatible is not None for each in self._kernels):
+            from interlock.observe.compatibility import broken_promises
+
+            broken = await broken_promises(runtime)
+            if broken:
+                raise DefinitionError(broken)
 
     async def _start_worker(self, runtime: Runtime) -> None:
         from interlock.model.journal.message import SOURCE

@@ -140,6 +140,14 @@ def load_charts(given: Sequence[str], *, alternative: str | None = None, imports
     return [chart for each in names for chart in _load(each, found.folder)]
 
 
+def load_optional_charts(given: Sequence[str]) -> list[BoundChart]:
+    """Return the charts of a command that also steps entities by the definitions in the store: none, if none is named.
+
+    Unlike `load_known_charts` it imports the code of the project: steps may need it.
+    """
+    return load_charts(given) if given or os.environ.get(CHARTS_VARIABLE) or project().charts else []
+
+
 def load_one_chart(name: str, *, code: str) -> BoundChart:
     """Return the chart of `--chart`. Raises UsageError with this code if the module has several."""
     found = load_charts([name])

@@ -19,7 +19,7 @@ from interlock.assemble.charts import BoundChart
 from interlock.cli.output.log_handler import show_logs
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import is_database_name
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.diagnostics import suggestion
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
@@ -33,6 +33,15 @@ TENANTS_NAMED_MAX = 5
 
 DEFAULT_TENANT = "the default tenant"
 """The tenant of a URL without `?tenant=`."""
+
+_FILE = "give its definition with --chart FILE, or save it in the store: interlock db definitions add FILE"
+_CHART_HINTS = {
+    "function.missing": "give the program that registers it: --chart module:name",
+    "kind.unknown": _FILE,
+    "revision.unknown": _FILE,
+    "revision.ambiguous": "give the definition that is meant with --chart FILE",
+}
+"""What a command without charts needs, by the code of the error."""
 
 CHECK_NAME = "check the name: interlock ls"
 
@@ -133,6 +142,17 @@ def kind_suggestion(entity: str, charts: Sequence[BoundChart]) -> Iterator[None]
         if error.code != "entity.unknown" or hint is None:
             raise
         raise NotFoundError(error.message, code=error.code, hint=hint) from error
+
+
+@contextmanager
+def chart_suggestion(charts: Sequence[BoundChart]) -> Iterator[None]:
+    """Suggest the chart option if the command has no chart, and the definition in the store is not enough."""
+    try:
+        yield
+    except UnavailableError as error:
+        if charts or error.code not in _CHART_HINTS:
+            raise
+        raise UnavailableError(error.message, code=error.code, hint=_CHART_HINTS[error.code]) from error
 
 
 async def kind_note(runtime: Runtime, kind: str | None) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from interlock.model.chart import Descriptor
+
 Review = Literal["none", "safe", "care", "breaking"]
 
 REVIEWS: tuple[Review, ...] = ("none", "safe", "care", "breaking")
@@ -173,13 +175,17 @@ RULES: dict[str, ChangeRule] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change: its code, what changed, a detail, and the states of the old definition whose entities it affects."""
+    """One change: its code, what changed, a detail, and the states of the old definition whose entities it affects.
+
+    `event`: the events whose senders it affects, if a sender can notice it.
+    """
 
     code: str
     subject: str
     detail: str = ""
     states: tuple[str, ...] = ()
     hint: str | None = None
+    event: Descriptor | None = None
 
     @property
     def rule(self) -> ChangeRule:

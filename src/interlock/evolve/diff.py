@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interlock.compiler.build import compile_document
-from interlock.compiler.resolve import parse_descriptor
+from interlock.compiler.resolve import exact_descriptor, parse_descriptor
 from interlock.errors import UsageError
 from interlock.evolve.changes import Change, Review, worst
 from interlock.evolve.fields import field_changes, payload_changes
@@ -347,6 +347,7 @@ class _Differ:
                 subject=f"{subject}: {each.trigger.text}",
                 detail=each.detail,
                 states=live,
+                event=parse_descriptor(each.trigger.text, dialect) if each.trigger.kind == "on" else None,
             )
             for each in transition_changes(old, new)
         ]
@@ -417,7 +418,7 @@ class _Differ:
         before, after = {each.name: each for each in old}, {each.name: each for each in new}
         for name, event in before.items():
             if name not in after:
-                yield Change(code="event.removed", subject=name)
+                yield Change(code="event.removed", subject=name, event=exact_descriptor(name))
             else:
                 yield from _event_changes(event, after[name])
         for name in (each for each in after if each not in before):
@@ -425,6 +426,11 @@ class _Differ:
 
 
 def _event_changes(old: EventType, new: EventType) -> Iterator[Change]:
+    found = (*_declaration_changes(old, new), *payload_changes(old, new))
+    yield from (replace(each, event=exact_descriptor(new.name)) for each in found)
+
+
+def _declaration_changes(old: EventType, new: EventType) -> Iterator[Change]:
     name = new.name
     if old.direction != new.direction:
         detail = f"{old.direction} -> {new.direction}"
@@ -433,7 +439,6 @@ def _event_changes(old: EventType, new: EventType) -> Iterator[Change]:
     for part in ("roles", "permit", "dedupe"):
         if getattr(old, part) != getattr(new, part):
             yield Change(code=f"event.{part}", subject=name)
-    yield from payload_changes(old, new)
 
 
 def _context(side: _Side) -> dict[str, tuple[str, Field]]:

@@ -225,6 +225,9 @@ DOWNTIMES_MAX = 1_000
 SEEN_DAYS = 400
 """Days that a store counts states and events by day: a year, and the weeks in which last year's season is compared."""
 
+EVIDENCE_ENTRIES_MAX = 5_000_000
+"""Entries of a store without counters that are read for the evidence about a change: some minutes."""
+
 SEEN_NAMES_MAX = 1_000
 """Names of states, or of events, of a kind that a store counts: several times as many as a large chart has. Senders
 choose the names of refused events, so there must be an end; further names are counted together."""

@@ -9,14 +9,16 @@ together with the next one that has one.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, Store
-from interlock.runtime.feed import POLL_MS, follow_feed
+from interlock.runtime.feed import POLL_MS, EntryWaiter, follow_feed
 from interlock.stores.cursor import encode_cursor
 
 OVERLAP_MS = 5_000
@@ -36,9 +38,13 @@ async def feed(
     ordered = store.journal_feed
     if ordered is not None:
         after, kinds = await ordered.cursor_at(since_ms), None if kind is None else (kind,)
-        async for entry in follow_feed(ordered, clock, after=after, kinds=kinds, follow=follow):
-            if entry.entry.event.time_ms >= since_ms:
-                yield entry
+        async with AsyncExitStack() as stack:
+            waiter = EntryWaiter(store, clock, asyncio.Event()) if follow else None
+            if waiter is not None:
+                await stack.enter_async_context(waiter)
+            async for entry in follow_feed(ordered, after=after, kinds=kinds, waiter=waiter):
+                if entry.entry.event.time_ms >= since_ms:
+                    yield entry
         return
     async for each in _by_state(store, clock, kind, since_ms):
         if each is not None:

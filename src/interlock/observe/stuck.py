@@ -117,7 +117,7 @@ async def missing_revisions(runtime: Runtime) -> list[MissingRevision]:
     """
     found: list[MissingRevision] = []
     for kind in runtime.charts.kinds():
-        for revision, states in (await _active_revisions(runtime, kind)).items():
+        for revision, states in (await living_revisions(runtime, kind)).items():
             missing = await _missing_revision(runtime, kind, revision, states)
             if missing is not None:
                 found.append(missing)
@@ -147,8 +147,11 @@ async def _missing_revision(
     return None
 
 
-async def _active_revisions(runtime: Runtime, kind: str) -> dict[str, set[str]]:
-    """Return the states in which there are entities, by revision; without the revisions that have only ended ones."""
+async def living_revisions(runtime: Runtime, kind: str) -> dict[str, set[str]]:
+    """Return the states in which there are entities, by revision; without the revisions that have only ended ones.
+
+    A store without counters is walked, up to `COUNT_MAX` entities.
+    """
     store, found = runtime.store, dict[str, set[str]]()
     if store.statistics is None:
         async for page in pages(store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):

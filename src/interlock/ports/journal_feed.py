@@ -2,7 +2,8 @@
 
 Rule 1: every entry is delivered at least once, also when it was in progress while later ones were read. Entries of one
 entity come in the order of their versions. On SQLite and in memory the order is that of the commits; on PostgreSQL
-entries of different entities that were committed at the same time may come in any order.
+entries of different entities that were committed at the same time may come in any order, and on files they come about
+in the order in which they were written.
 Rule 2: a cursor is opaque text. It stays valid for as long as the store exists, whatever is archived meanwhile.
 Rule 3: a feed is for reading on. It does not check links; `read` and `verify` do. It does not contain entries that were
 released to an archive.

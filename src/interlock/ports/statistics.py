@@ -94,6 +94,11 @@ class LastSeen(Struct, frozen=True):
     last_ms: int
 
 
+def seen_kind(source: str | None) -> SeenKind:
+    """Return what an entry shows of its event, by the event's source: it was received, or a timer has fired."""
+    return "timer" if source is not None and source.startswith("timer/") else "event"
+
+
 class Statistics(Protocol):
     """The statistics of a store."""
 

@@ -101,9 +101,9 @@ class Append(Struct, frozen=True, dict=True):
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
 
-    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
-        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
-        self.__dict__["snapshot_json"] = snapshot_json
+    def with_json(self, *, entry_json: bytes, snapshot_json: bytes) -> Append:
+        """Return this append, whose entry and snapshot the caller has encoded already."""
+        self.__dict__.update(entry_json=entry_json, snapshot_json=snapshot_json)
         return self
 
 

@@ -42,7 +42,8 @@ class Options:
     """What to draw of a chart, and how.
 
     `active` are ids of states, highlighted with their ancestors. `took` and `visited` are transitions as (state id,
-    ordinal). `classes` are added to the states of these ids. States below the depth `collapse` and the states in `shut`
+    ordinal). `classes` are added to the states of these ids, and `badges` are short texts next to their titles. States
+    below the depth `collapse` and the states in `shut`
     are drawn closed.
     """
 
@@ -50,6 +51,7 @@ class Options:
     took: frozenset[tuple[str, int]] = frozenset()
     visited: frozenset[tuple[str, int]] = frozenset()
     classes: tuple[tuple[str, str], ...] = ()
+    badges: tuple[tuple[str, str], ...] = ()
     theme: Theme = "vars"
     prefix: str = ""
     collapse: int | None = None
@@ -98,7 +100,12 @@ def _paint(whole: BoxTree, options: Options) -> SvgResult:
         states[state] = f"{states.get(state, '')} on".strip()
     transitions = dict.fromkeys(sorted(options.visited), "path") | dict.fromkeys(sorted(options.took), "took")
     svg_options = SvgOptions(
-        theme=options.theme, prefix=options.prefix, role=options.role, states=states, transitions=transitions
+        theme=options.theme,
+        prefix=options.prefix,
+        role=options.role,
+        states=states,
+        transitions=transitions,
+        badges=dict(options.badges),
     )
     return SvgResult(svg=svg(picture, svg_options), fallback_reason=picture.fallback_reason)
 

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
-from interlock.effects.waiting import first_of
 from interlock.errors import InterlockError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
 from interlock.model.limits import LEASE_MS
@@ -25,7 +24,7 @@ from interlock.ports.leases import Lease, Leases
 from interlock.ports.projections import Projections, ProjectionStatus, Projector
 from interlock.ports.store import Store
 from interlock.runtime.entities.entities import Entities
-from interlock.runtime.feed import POLL_MS, check_kinds, feed_of
+from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of
 
 FAILURES_MAX = 10
 """Failures in a row before a projection stops: about five minutes, longer than a restart of a database."""
@@ -72,29 +71,33 @@ class ProjectionRunner:
 
     async def _run(self) -> None:
         """Take batches while this process has the lease. Endless on purpose: it ends when it is cancelled or stops."""
-        failures = 0
         with self._entities.announcements.following() as changed:
-            while True:
-                changed.clear()
-                try:
-                    if await self._lease() is None:
-                        await wait_to_poll(self._clock, LEASE_MS / 3)
-                        continue
-                    is_last = await self._take()
-                    failures = 0
-                except UnavailableError as error:  # the store: the position is not known
-                    self._log_failure(error)
-                    await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
-                    failures = min(failures + 1, FAILURES_MAX)
+            async with EntryWaiter(self._entities.store, self._clock, changed) as waiter:
+                await self._take_batches(waiter)
+
+    async def _take_batches(self, waiter: EntryWaiter) -> None:
+        failures = 0
+        while True:
+            waiter.changed.clear()
+            try:
+                if await self._lease() is None:
+                    await wait_to_poll(self._clock, LEASE_MS / 3)
                     continue
-                except Exception as error:  # noqa: BLE001 - whatever the function raises
-                    failures += 1
-                    if await self._record(error, is_stopped=failures >= FAILURES_MAX):
-                        return
-                    await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
-                    continue
-                if is_last:
-                    await first_of(changed.wait(), wait_to_poll(self._clock, POLL_MS))
+                is_last = await self._take()
+                failures = 0
+            except UnavailableError as error:  # the store: the position is not known
+                self._log_failure(error)
+                await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
+                failures = min(failures + 1, FAILURES_MAX)
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever the function raises
+                failures += 1
+                if await self._record(error, is_stopped=failures >= FAILURES_MAX):
+                    return
+                await self._clock.sleep_ms(RETRY.wait_ms(failures, self._clock.jitter()))
+                continue
+            if is_last:
+                await waiter.wait()
 
     async def _take(self) -> bool:
         """Take one batch; return whether it was the last one at this moment."""

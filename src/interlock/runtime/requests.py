@@ -23,7 +23,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
-from interlock.model.sendable_events import UNKNOWN_EVENT
+from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
 from interlock.model.step import Fault
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.entities.entities import Entities
@@ -179,15 +179,26 @@ class CallerRequests:
         """
         if receipt.outcome == "duplicate":
             return await self._with_snapshot(receipt)
-        if receipt.outcome == "rejected" and receipt.reason in (UNKNOWN_EVENT, "payload"):
-            kind, name = kind_of(receipt.entity), request.event.name
-            if receipt.reason == UNKNOWN_EVENT:
-                mistake = self._charts.unknown_event(kind, name)
-            else:
-                mistake = self._charts.payload_mistake(kind, name, request.event.data)
+        if receipt.outcome == "rejected":
+            mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
                 raise mistake
         return receipt
+
+    async def _mistake(self, event: Event, receipt: Receipt) -> UsageError | None:
+        """Return the error for an event or a payload that no loaded revision of the kind accepts; None if one does.
+
+        Without a chart of the kind in this process, the definition of the entity decides.
+        """
+        kind, snapshot = kind_of(receipt.entity), receipt.snapshot
+        if snapshot is not None and not self._charts.revisions(kind):
+            chart = await self.entities.revisions.chart(kind, snapshot.revision)
+            if not knows_event(chart, event.name):
+                return unknown_event([chart], event.name)
+            return payload_mistake(chart, event.name, event.data) if receipt.reason == "payload" else None
+        if receipt.reason == UNKNOWN_EVENT:
+            return self._charts.unknown_event(kind, event.name)
+        return self._charts.payload_mistake(kind, event.name, event.data) if receipt.reason == "payload" else None
 
     async def _with_snapshot(self, receipt: Receipt) -> Receipt:
         """Return the receipt of a duplicate with the entity as it is now."""

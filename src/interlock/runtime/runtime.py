@@ -41,7 +41,7 @@ from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.feed import check_kinds, feed_of, follow_feed
+from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
@@ -109,6 +109,8 @@ class Runtime:
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
             self.entities.announcements.on_work(self.ringer.ring_for)
+        if store.wakeups is not None:
+            self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._projections: dict[str, ProjectionRunner] = {}
@@ -392,19 +394,23 @@ class Runtime:
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
 
-        Raises UsageError for a cursor of another store, and on a store that keeps no order of its entries: files.
+        Raises UsageError for a cursor of another store, and on a store without a feed: a folder that is read-only.
         """
         source, wanted = feed_of(self.store), check_kinds(kinds)
+        if not follow:
+            async for each in follow_feed(source, after=after, kinds=wanted, waiter=None):
+                yield each
+            return
         with self.entities.announcements.following() as changed:
-            entries = follow_feed(source, self.clock, after=after, kinds=wanted, follow=follow, changed=changed)
-            try:
-                async for each in entries:
-                    yield each
-                    if self.entities.is_closed:
-                        return
-            except UnavailableError:
-                if not self.entities.is_closed:
-                    raise
+            async with EntryWaiter(self.store, self.clock, changed) as waiter:
+                try:
+                    async for each in follow_feed(source, after=after, kinds=wanted, waiter=waiter):
+                        yield each
+                        if self.entities.is_closed:
+                            return
+                except UnavailableError:
+                    if not self.entities.is_closed:
+                        raise
 
     def projection(
         self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500

@@ -8,23 +8,22 @@ Rule 3: senders choose the names of events. Beyond `SEEN_NAMES_MAX` of a kind, n
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
 from interlock.ports.refusals import Refusal
-from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind
+from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind, seen_kind
 
 BUCKETS = len(DWELL_BOUNDS_MS) + 1
 
-NOTES_MAX = 4_096
-"""Notes before they are summed: a few hundred KiB."""
+NOTES_MAX = 256
+"""Notes before they are summed. They refer to the states of their steps: with many of them, the garbage collector would
+look at these again and again."""
 
 STEPS, CONFLICTS, REFUSALS = range(3)
-
-TIMER_SOURCE = "timer/"
-"""How the source of an event starts that a timer has sent."""
 
 States = Sequence[tuple[str, int]]
 """States, each with its entry time."""
@@ -141,6 +140,7 @@ class StatisticsBuffer:
 
     def _sum(self) -> None:
         stays, minutes = self._stays, self._minutes
+        seen: defaultdict[tuple[str, SeenKind, str, int], list[int]] = defaultdict(list)
         for kind, what, time_ms, states_left, states_entered, event, source in self._notes:
             minute = (kind, time_ms // MINUTE_MS * MINUTE_MS)
             counts = minutes.get(minute)
@@ -152,10 +152,11 @@ class StatisticsBuffer:
                 place = (kind, state, day_ms, bisect_left(DWELL_BOUNDS_MS, time_ms - entered_ms))
                 stays[place] = stays.get(place, 0) + 1
             for state, _ in states_entered:
-                self._see(kind, "state", state, day_ms, 1, time_ms)
+                seen[kind, "state", state, day_ms].append(time_ms)
             if event[:1] not in ("", "_"):  # creations and moves are no events of the chart
-                seen = seen_kind(source) if what == STEPS else "refused"
-                self._see(kind, seen, event, day_ms, 1, time_ms)
+                seen[kind, seen_kind(source) if what == STEPS else "refused", event, day_ms].append(time_ms)
+        for seen_place, times in seen.items():
+            self._see(*seen_place, len(times), max(times))
         self._notes.clear()
 
     def _see(self, kind: str, what: SeenKind, name: str, day_ms: int, count: int, last_ms: int) -> None:
@@ -172,8 +173,3 @@ class StatisticsBuffer:
                 known = self._seen[place] = [0, last_ms]
         known[0] += count
         known[1] = max(known[1], last_ms)
-
-
-def seen_kind(source: Any) -> SeenKind:
-    """Return what an entry shows of its event: that it was received, or that a timer has fired."""
-    return "timer" if isinstance(source, str) and source.startswith(TIMER_SOURCE) else "event"

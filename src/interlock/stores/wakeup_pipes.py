@@ -11,7 +11,9 @@ Rule 3: a worker is dead when its lock is free. A process that finds this takes 
 dead worker, and removes its files. If it dies meanwhile, the lock is free again.
 Rule 4: a lock file gets its name only when it is locked, so a new worker never looks dead.
 Rule 5: the folder belongs to one boot of one kernel: a lock says nothing about processes of other hosts.
-Rule 6: whatever the file system refuses, the store works without signals: the poll finds the work.
+Rule 6: a reader that follows the feed has the same files, under a name that starts with `feed-`. It gets only the
+signals of entries, which workers do not get, and is not watched: a sender that finds it dead removes its files.
+Rule 7: whatever the file system refuses, the store works without signals: the poll finds the work.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from pathlib import Path
 from threading import Lock
 
 from interlock.model.journal.work import LANES, Lane
+from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork
-from interlock.ports.wakeups import OnWakeup
+from interlock.ports.wakeups import FOLLOWER_SECONDS, OnWakeup
 
 FOLDER_SUFFIX = "-wakeups"
 """The folder next to a store, `orders.db-wakeups`."""
@@ -50,6 +53,12 @@ LOCK_TRIES, LOCK_TRY_SECONDS = 8, 0.01
 of a dead process one after the other."""
 
 ALL_LANES = frozenset(LANES)
+
+FOLLOWER = "feed-"
+"""How the names of readers start that follow the feed."""
+
+ENTRIES = 1 << 6
+"""The bit of a signal that says: there are new entries."""
 
 _JOINED = 1 << 7
 """The bit of a signal that says: a worker has joined, look whom to watch."""
@@ -129,6 +138,8 @@ class WakeupPipes:
         self._seen = 0.0
         self._is_settled = False
         self._is_closing = False
+        self._has_followers = False
+        self._looked = float("-inf")
         self._schedules: dict[asyncio.AbstractEventLoop, SignalSchedule] = {}
         self._burials: dict[str, asyncio.Task[None]] = {}
         self._guard = Lock()
@@ -138,6 +149,15 @@ class WakeupPipes:
     def ring(self, lanes: frozenset[Lane]) -> None:
         """Wake the workers of other processes."""
         self._ring(encode_lanes(lanes))
+
+    def ring_entries(self) -> None:
+        """Wake the readers of other processes that follow the feed, if there are any."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._looked + FOLLOWER_SECONDS:
+            self._looked = now
+            self._has_followers = any(is_follower(each) and each not in self._members for each in self._list_owners())
+        if self._has_followers:
+            self._ring(ENTRIES)
 
     def _ring(self, bits: int) -> None:
         loop = asyncio.get_running_loop()
@@ -150,9 +170,9 @@ class WakeupPipes:
         schedule.add(bits)
 
     def _send(self, bits: int) -> None:
-        byte = bytes((bits,))
         for owner in self._list_owners():
-            if owner not in self._members and not self._write(owner, byte):
+            own_bits = bits & ENTRIES if is_follower(owner) else bits & ~ENTRIES
+            if own_bits and owner not in self._members and not self._write(owner, bytes((own_bits,))):
                 self._bury(owner)
 
     def _write(self, owner: str, byte: bytes) -> bool:
@@ -204,9 +224,14 @@ class WakeupPipes:
             _log.info("no wake-ups between processes; work of other processes is found by polling", extra=facts)
             return None
         self._members[owner] = member
-        member.watch_others()
-        self._ring(_JOINED)
+        if not is_follower(owner):
+            member.watch_others()
+            self._ring(_JOINED)
         return member
+
+    async def follow(self, on_entries: Callable[[], None]) -> _Member | None:
+        """Call a function when another process writes entries, until closed. None when the folder is unusable."""
+        return await self.listen(f"{FOLLOWER}{SystemClock().token()}", lambda _: on_entries())
 
     def remove(self, member: _Member) -> None:
         """Forget a member that has signed off."""
@@ -250,6 +275,8 @@ class WakeupPipes:
             remove_files(self.folder, owner)
         finally:
             os.close(lock)
+        if is_follower(owner):
+            return
         _log.warning("a worker of this host has died", extra={"owner": owner, "claims_released": released})
         for member in tuple(self._members.values()):
             member.on_wakeup(ALL_LANES)
@@ -338,14 +365,15 @@ class _Member:
         if bits & _JOINED:
             self.watch_others()
         lanes = decode_lanes(bits)
-        if lanes:
+        if lanes or bits & ENTRIES:
             self.on_wakeup(lanes)
 
     # The other workers
 
     def watch_others(self) -> None:
         """Watch the workers that follow this one by name, and release the claims of those that are dead already."""
-        others = sorted(each for each in self._pipes.owners() if not self._pipes.is_member(each))
+        owners = self._pipes.owners()
+        others = sorted(each for each in owners if not self._pipes.is_member(each) and not is_follower(each))
         following = [*(each for each in others if each > self.owner), *(each for each in others if each < self.owner)]
         chosen = following[:WATCHED_MAX]
         for owner in set(self._watched) - set(chosen):
@@ -395,6 +423,11 @@ class _Member:
             with suppress(OSError):
                 os.close(each)
         self._watched = {}
+
+
+def is_follower(owner: str) -> bool:
+    """Whether this is the name of a reader that follows the feed, and not of a worker."""
+    return owner.startswith(FOLLOWER)
 
 
 @contextmanager

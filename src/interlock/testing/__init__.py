@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from interlock.testing.store_suite.subject import StoreSubject
     from interlock.testing.store_suite.suite import (
         definition_cases,
+        feed_cases,
         field_cases,
         lease_cases,
         statistics_cases,
@@ -28,6 +29,7 @@ _HOMES = {
     "StoreSubject": "interlock.testing.store_suite.subject",
     "VirtualClock": "interlock.testing.clock",
     "definition_cases": "interlock.testing.store_suite.suite",
+    "feed_cases": "interlock.testing.store_suite.suite",
     "field_cases": "interlock.testing.store_suite.suite",
     "lease_cases": "interlock.testing.store_suite.suite",
     "statistics_cases": "interlock.testing.store_suite.suite",
@@ -43,6 +45,7 @@ __all__ = (
     "StoreSubject",
     "VirtualClock",
     "definition_cases",
+    "feed_cases",
     "field_cases",
     "lease_cases",
     "statistics_cases",

@@ -210,6 +210,7 @@ class Simulated:
         self.faults_more = 0
         self.fired = ""
         self.dead = False
+        self.now = 0.0
         self._opened: dict[int, int] = {}
         self._next = 100
 
@@ -435,6 +436,9 @@ class Simulated:
         number = self._opened[descriptor]
         if self.world.locks.get(number) == (self.process, descriptor):
             del self.world.locks[number]
+
+    def seconds(self) -> float:
+        return self.now
 
     @call
     def unique(self) -> str:

@@ -105,3 +105,25 @@ def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytes
     assert key not in table
     assert ["ada"] == [each.name for each in read_keys(file).values()]
     assert [200, 403] == [each.status_code for each in answers]
+
+
+def test_without_a_chart_the_console_shows_and_steps_by_the_stored_definition(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))  # not below the project
+    with serving(f"sqlite:///{folder}/lamps.db") as (process, link):
+        base, _, token = link.partition("/#login=")
+        with httpx.Client(base_url=base, headers={"Origin": base}) as client:
+            me = client.post("/api/v1/login", json={"secret": token})
+            client.headers["X-Interlock-CSRF"] = me.json()["csrf"]
+            page = client.get("/api/v1/entity/lamp/a").json()
+            sent = client.post("/api/v1/send/lamp/a", json={"event": "flip"})
+            created = client.post("/api/v1/kinds/lamp/entities", json={"id": "b"})
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_SECONDS)
+    refused = main(["serve", f"sqlite:///{folder}/lamps.db", "--work", "--port", "0"])
+
+    assert "flip" in [each["event"] for each in page["accepted"]]
+    assert (200, "applied") == (sent.status_code, sent.json()["outcome"])
+    assert 404 == created.status_code
+    assert 2 == refused  # handlers cannot come from the store

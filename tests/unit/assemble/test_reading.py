@@ -414,3 +414,14 @@ def test_findings_at_one_place_keep_their_order() -> None:
     ]
 
     assert [f'unknown state "{name}"' for name in names] == [each.message for each in found]
+
+
+def test_a_definition_that_no_store_can_keep_is_an_error_at_load() -> None:
+    """With aliases, a text within its limit can be a definition beyond it."""
+    text = f'interlock: 1\nkind: big\nstates:\n  s0: {{description: &long "{"x" * 60_000}"}}\n'
+    text += "".join(f"  s{number}: {{description: *long}}\n" for number in range(1, 80))
+    assert len(text) < DEFINITION_BYTES_MAX
+    with pytest.raises(DefinitionError) as caught:
+        loads(text)
+
+    assert ["json.size"] == [each.code for each in caught.value.diagnostics if each.severity == "error"]

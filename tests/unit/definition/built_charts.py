@@ -276,6 +276,7 @@ def every_word() -> Document:
         sensitive="address",
         properties={"never": ["second"]},
         renamed={"old": "first"},
+        removed={"states": {"gone": "2027-01-31"}, "events": {"lost": "2027-02-01"}},
         allow={"state.trap": "it is one"},
         id="top",
         tags=["a"],
@@ -368,6 +369,7 @@ script: x = 1
 sensitive: [address]
 properties: {never: [second]}
 renamed: {old: first}
+removed: {states: {gone: 2027-01-31}, events: {lost: 2027-02-01}}
 allow: {state.trap: it is one}
 on: {reset: {target: first, roles: [admin]}}
 after: {"= context.wait": {target: first, onRestore: remaining}}

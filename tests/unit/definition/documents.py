@@ -102,6 +102,8 @@ def some(draw: st.DrawFn, /, make: Callable[..., Any], optional: dict[str, Any],
     )
 
 
+TOMBSTONES = st.dictionaries(IDS, st.just("2027-01-31"), min_size=1, max_size=2).map(lambda each: tuple(each.items()))
+
 GUARDS: st.SearchStrategy[act.Guard] = st.recursive(
     st.one_of(
         st.builds(act.GuardName, name=NAMES, arguments=maybe(VALUES)),
@@ -347,6 +349,7 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
         "script": TEXTS,
         "properties": PLAIN,
         "renamed": st.dictionaries(IDS, IDS, max_size=1).map(lambda each: tuple(each.items())),
+        "removed": some(doc.Removed, {"states": TOMBSTONES, "events": TOMBSTONES}),
     }
     made: doc.Document = draw(
         some(doc.Document, parts, kind=st.sampled_from(["order", "vm.resize", "no", "1"]), root=root)

@@ -140,6 +140,7 @@ def document(inline: doc.Document | None = None) -> doc.Document:
         script="x = 1",
         properties={"always": ["x"]},
         renamed=(("old", "new"),),
+        removed=doc.Removed(states=(("gone", "2027-01-31"),), events=(("lost", "2027-01-31"),)),
     )
 
 

@@ -253,3 +253,30 @@ async def test_signals_are_coalesced_and_none_is_lost() -> None:
     schedule.flush()
     schedule.flush()
     assert 8 == sent[-1]
+
+
+async def test_readers_of_the_feed_get_the_signals_of_entries_and_workers_do_not(start: StartProcess) -> None:
+    sender, worker, reader = start(), start(), start()
+    entries: list[None] = []
+    await worker.listen("w" * 32)
+    following = await reader.pipes.follow(lambda: entries.append(None))
+    assert following is not None
+    sender.pipes.ring_entries()
+    await eventually(lambda: entries)
+    sender.pipes.ring(OUTBOX)
+    await eventually(lambda: worker.heard)
+    assert (1, OUTBOX) == (len(entries), worker.lanes())
+    await following.close()
+    assert [f"{'w' * 32}.lock"] == [each for each in names_in(sender.pipes.folder) if each.endswith(".lock")]
+
+
+async def test_a_reader_that_died_is_removed_and_wakes_no_worker(start: StartProcess) -> None:
+    sender, worker, reader = start(), start(), start()
+    await worker.listen("w" * 32)
+    following = await reader.pipes.follow(lambda: None)
+    assert following is not None
+    die(following.owner, reader)
+    sender.pipes.ring_entries()
+    await eventually(lambda: not any(each.startswith("feed-") for each in names_in(sender.pipes.folder)))
+    assert [] == worker.heard
+    assert [] == worker.released

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
-from interlock.cli.commands.serve import PORT, local_user, web_module
+from interlock.cli.commands.serve import PORT, known_roles, local_user, web_module
 from interlock.cli.options import common, duration_ms, example, pass_terminal
 from interlock.cli.output.log_handler import LogHandler
 from interlock.cli.output.progress import Progress
@@ -133,7 +133,7 @@ async def _run(
     with Signals(lambda _: loop.call_soon_threadsafe(stop.set)), Progress(terminal, "") as progress:
 
         async def console(runtime: Runtime) -> None:
-            await _serve_console(terminal, progress, options, server, runtime, charts, stop)
+            await _serve_console(terminal, progress, options, server, runtime, stop)
 
         async def status(runtime: Runtime) -> None:
             await _show_status(progress, runtime, services)
@@ -158,12 +158,12 @@ async def _serve_console(
     options: DemoOptions,
     server: Any,
     runtime: Runtime,
-    charts: list[BoundChart],
     stop: asyncio.Event,
 ) -> None:
     """Serve the console on the given port, or the next free one, until the demo stops."""
     auth = web_module("interlock.web.auth")
-    authentication = auth.Authentication(runtime.clock, local=local_user(auth, None, charts, read_only=False))
+    user = local_user(auth, None, await known_roles(runtime), read_only=False)
+    authentication = auth.Authentication(runtime.clock, local=user)
 
     def ready(address: str) -> None:
         progress.erase()

@@ -20,8 +20,15 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import age_text, json_text, time_text
 from interlock.cli.output.work import attention_lines
-from interlock.cli.project import load_charts, load_known_charts, split_words
-from interlock.cli.session import kind_suggestion, open_for_reading, open_for_writing, open_or_create, run
+from interlock.cli.project import load_charts, load_known_charts, load_optional_charts, split_words
+from interlock.cli.session import (
+    chart_suggestion,
+    kind_suggestion,
+    open_for_reading,
+    open_for_writing,
+    open_or_create,
+    run,
+)
 from interlock.effects.unsupported_work import work_requested
 from interlock.errors import UnavailableError
 from interlock.model.chart import Chart
@@ -127,6 +134,8 @@ def send(
 ) -> int:
     """Prints the receipt. PAYLOAD is JSON, - for stdin, or @FILE.
 
+    Without a chart, the entity is stepped by its definition in the store, unless that names Python functions.
+
     Exit code 0 if the event was applied, ignored or a duplicate, 5 if the chart rejected it, 4 if it was denied, 3 if
     the entity is not at the version of --expected, 2 for an event or a payload that the chart does not know.
     """
@@ -135,7 +144,8 @@ def send(
     assert event is not None
     if dry_run and not (expected is None and trace is None and reason is None):
         raise click.UsageError("--dry-run cannot be used with --expected, --trace or --reason")
-    data, sender, bound = read_json(payload, "PAYLOAD"), parse_principal(principal), load_charts(charts)
+    data, sender = read_json(payload, "PAYLOAD"), parse_principal(principal)
+    bound = load_optional_charts(charts)
 
     async def work() -> tuple[Receipt, Chart | None, bool]:
         async with open_for_writing(url, bound) as runtime:
@@ -147,7 +157,7 @@ def send(
                 )
             return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
 
-    with kind_suggestion(entity, bound):
+    with kind_suggestion(entity, bound), chart_suggestion(bound):
         receipt, chart, runs_effects = run(work())
     code = _print_receipt(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
     _warn_of_unsupported_work(terminal, receipt, runs_effects=runs_effects)

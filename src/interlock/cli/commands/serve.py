@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import open as open_runtime
 from interlock.cli import exit_codes
 from interlock.cli.options import (
@@ -23,11 +25,14 @@ from interlock.cli.options import (
     words,
 )
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.project import key_prefix_of, load_charts, project, split_words
-from interlock.cli.session import check_exists, run
-from interlock.errors import MissingExtraError, UsageError
+from interlock.cli.project import key_prefix_of, load_charts, load_optional_charts, project, split_words
+from interlock.cli.session import check_exists, open_for_writing, run
+from interlock.errors import MissingExtraError, UnavailableError, UsageError
+from interlock.kernel.step import Kernel
 from interlock.observe.acceptance import every_role
 from interlock.ports.clock import SystemClock
+from interlock.runtime.chart_registry import BUILTIN_KINDS
+from interlock.runtime.runtime import Runtime
 
 PORT = 8470
 
@@ -68,39 +73,49 @@ def serve(
     key_prefix: str | None,
     charts: tuple[str, ...],
 ) -> int:
-    """Prints a one-time sign-in link. Ctrl-C stops it after the current requests."""
+    """Prints a one-time sign-in link. Ctrl-C stops it after the current requests.
+
+    Without charts, entities are shown and stepped by the definitions in the store. New ones cannot be created, and
+    entities whose definition names Python functions cannot be stepped.
+    """
     auth = web_module("interlock.web.auth")
     if new_key is not None:
         return _print_key(terminal, auth, new_key)
     url, _ = split_words(words)
-    bound = load_charts(charts)
-    prefix = key_prefix_of(key_prefix)
+    bound = load_charts(charts) if work else load_optional_charts(charts)
+    prefix, given = key_prefix_of(key_prefix), parse_principal(principal)
     server = web_module("interlock.web.server")
     clock = SystemClock()
-    if key_file is None:
-        authentication = auth.Authentication(clock, local=local_user(auth, principal, bound, read_only=read_only))
-    else:
-        authentication = auth.Authentication(clock, keys=auth.read_keys(key_file))
+    keys = None if key_file is None else auth.read_keys(key_file)
 
-    def ready(address: str) -> None:
+    def ready(authentication: Any, address: str) -> None:
         link = "" if authentication.link is None else f"/#login={authentication.link}"
         terminal.data(f"{address}{link}\n")
         stop = "press Ctrl-C to stop"
         terminal.message(stop if link == "" else f"one-time sign-in link; {stop}")
 
+    def opening() -> AbstractAsyncContextManager[Runtime]:
+        if not bound:
+            return open_for_writing(url)
+        defaults = project().handler_defaults if work else None
+        return open_runtime(url, charts=bound, clock=clock, work=work, key_prefix=prefix, handler_defaults=defaults)
+
     async def work_until_stopped() -> None:
         await check_exists(url)
-        opening = open_runtime(
-            url,
-            charts=bound,
-            clock=clock,
-            work=work,
-            key_prefix=prefix,
-            handler_defaults=project().handler_defaults if work else None,
-        )
-        async with opening as runtime:
+        async with opening() as runtime:
+            if keys is None:
+                user = local_user(auth, given, await known_roles(runtime), read_only=read_only)
+                authentication = auth.Authentication(clock, local=user)
+            else:
+                authentication = auth.Authentication(clock, keys=keys)
             await server.serve(
-                runtime, authentication, host=host, port=port, origins=origins, read_only=read_only, ready=ready
+                runtime,
+                authentication,
+                host=host,
+                port=port,
+                origins=origins,
+                read_only=read_only,
+                ready=partial(ready, authentication),
             )
 
     run(work_until_stopped())
@@ -119,14 +134,29 @@ def web_module(module: str) -> Any:
         raise
 
 
-def local_user(auth: Any, principal: str | None, charts: list[BoundChart], *, read_only: bool) -> Any:
-    """Return the user who started the server. They could open the store without it, so they have all rights."""
-    given = parse_principal(principal)
-    if given is None:
-        roles = sorted({role for bound in charts for role in every_role(bound.chart)})
-        given = {"id": user_name(), "roles": roles}
+async def known_roles(runtime: Runtime) -> list[str]:
+    """Return the roles that the charts of this process and the definitions in the store name, sorted."""
+    roles = {role for kind in runtime.charts.every_kind() for role in _roles(runtime.charts.revisions(kind).values())}
+    if runtime.store.definitions is not None:
+        for each in await runtime.store.definitions.list_definitions():
+            if each.kind not in BUILTIN_KINDS:  # their role is that of the console itself
+                with suppress(UnavailableError):  # a damaged one, or one of a newer release
+                    roles.update(_roles([await runtime.revisions.for_reading(each.kind, each.revision)]))
+    return sorted(roles)
+
+
+def _roles(kernels: Iterable[Kernel]) -> set[str]:
+    return {role for each in kernels for role in every_role(each.chart)}
+
+
+def local_user(auth: Any, given: dict[str, Any] | None, roles: list[str], *, read_only: bool) -> Any:
+    """Return the user who started the server. They could open the store without it, so they have all rights.
+
+    `given` is the principal of the command line, `roles` are those of a user who is not named there.
+    """
+    principal = {"id": user_name(), "roles": roles} if given is None else given
     rights = ("read", "read:audit", "read:sensitive") if read_only else auth.RIGHTS
-    user = {"id": given["id"], "kind": "user", "roles": given.get("roles", [])}
+    user = {"id": principal["id"], "kind": "user", "roles": principal.get("roles", [])}
     return auth.User(principal=user, rights=frozenset(rights), idles=False)
 
 

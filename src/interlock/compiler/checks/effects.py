@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
@@ -12,7 +13,7 @@ from interlock.errors import SourceLocation
 from interlock.model.chart import Invoke, State
 from interlock.model.chart_sites import block_sites, expression_sites
 from interlock.model.document.actions import Do, Emit, Send
-from interlock.model.document.document import Document, Retry, Saga
+from interlock.model.document.document import Document, Removed, Retry, Saga
 from interlock.model.duration import parse_duration
 
 _RANGE = re.compile(r"(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*(?:\s+(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*)*")
@@ -100,6 +101,29 @@ def _check_chart(report: CheckReport) -> None:
         if old in report.tree.by_id:
             message = f'renamed: the chart still has a state "{old}"'
             report.add("renamed.exists", message, root, "remove the entry, or rename the state")
+    if document.removed is not None:
+        _check_removed(report, document.removed)
+
+
+def _check_removed(report: CheckReport, removed: Removed) -> None:
+    """A tombstone is of something that the chart no longer has, and its day exists."""
+    document, root = report.document, report.document.root.location
+    declared = {each.name for each in document.events or ()}
+    for what, stones, known in (("state", removed.states, report.tree.by_id), ("event", removed.events, declared)):
+        for name, day in stones:
+            if name in known:
+                message = f'removed: the chart still has the {what} "{name}"'
+                report.add("removed.exists", message, root, f"remove the entry, or the {what}")
+            if not _is_day(day):
+                report.add("removed.day", f'removed: "{day}" is not a day', root, "write it like 2027-01-31")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) == len("2027-01-31")
 
 
 def _check_inert(report: CheckReport) -> None:

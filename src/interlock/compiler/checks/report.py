@@ -102,6 +102,8 @@ CODES: dict[str, Code] = {
     "parallel.one_region": LINT,
     "payload.default": RULE,
     "payload.type": RULE,
+    "removed.day": ERROR,
+    "removed.exists": ERROR,
     "renamed.exists": ERROR,
     "renamed.unknown": ERROR,
     "roles.system": RULE,

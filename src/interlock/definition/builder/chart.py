@@ -30,10 +30,20 @@ from interlock.definition.builder.values import (
     usage_error,
     value,
 )
+from interlock.definition.shapes import Text
 from interlock.definition.source.node import key_path
-from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
+from interlock.definition.vocabulary.names import DAY, EVENT, ID, KIND, NAME, TEXT
 from interlock.model.document.actions import Block, Expression
-from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
+from interlock.model.document.document import (
+    DialectName,
+    Document,
+    EventType,
+    Initial,
+    Removed,
+    Sensitive,
+    State,
+    Transition,
+)
 from interlock.model.document.walk import rewrite_block, rewrite_guard
 from interlock.model.limits import DEPTH_MAX
 
@@ -81,6 +91,7 @@ def chart(
     monotonic: Sequence[str] | Literal[True] | None = None,
     properties: Json = None,
     renamed: Mapping[str, str] | None = None,
+    removed: Mapping[str, Mapping[str, str]] | None = None,
     allow: Mapping[str, str] | None = None,
     id: str | None = None,
     tags: Texts = (),
@@ -131,7 +142,8 @@ def chart(
         events=None if events is None else _events(events),
         script=optional_text(script, TEXT, "the script"),
         properties=literal(properties, "`properties`"),
-        renamed=_renamed(renamed),
+        renamed=_names(renamed, "`renamed`", "old ids to new ones", (ID, "an old id"), (ID, "a new id")),
+        removed=_removed(removed),
         source=root.location.file,
     )
 
@@ -155,12 +167,30 @@ def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
     return tuple(events.values())
 
 
-def _renamed(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+def _names(
+    given: Mapping[str, str] | None, name: str, content: str, key: tuple[Text, str], value: tuple[Text, str]
+) -> tuple[tuple[str, str], ...]:
+    """The pairs of a mapping of texts; `key` and `value` are the shape of each, and what it is."""
     if given is None:
         return ()
     if not isinstance(given, Mapping):
-        raise usage_error("`renamed`", "a mapping of old ids to new ones", given)
-    return tuple((text(old, ID, "an old id"), text(new, ID, "a new id")) for old, new in given.items())
+        raise usage_error(name, f"a mapping of {content}", given)
+    return tuple((text(one, *key), text(other, *value)) for one, other in given.items())
+
+
+def _removed(given: Mapping[str, Mapping[str, str]] | None) -> Removed | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise usage_error("`removed`", "a mapping with `states` and `events`", given)
+    unknown = [each for each in given if each not in ("states", "events")]
+    if unknown:
+        raise definition_error("key.unknown", f"`removed` has the unknown key {unknown[0]!r:.80}")
+    day = (DAY, "a day")
+    return Removed(
+        states=_names(given.get("states"), "`removed.states`", "state ids to days", (ID, "a state id"), day),
+        events=_names(given.get("events"), "`removed.events`", "events to days", (EVENT, "an event"), day),
+    )
 
 
 def _with_paths(state: State, path: str, depth: int) -> State:

@@ -539,7 +539,8 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        later = {key: tree.pop(key) for key in [*tree] if key in ("events", "script", "properties", "renamed")}
+        after_context = ("events", "script", "properties", "renamed", "removed")
+        later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
 
@@ -629,6 +630,13 @@ DOCUMENT = Record(
             identity="out",
             order="kept",
             description="Old state id to new one, for the comparison with an earlier definition.",
+        ),
+        Key(
+            name="removed",
+            shape=Ref(name="removed"),
+            identity="out",
+            order="kept",
+            description="States and events that were removed, until it is safe: for the comparison with a store.",
         ),
     ),
 )

@@ -72,6 +72,7 @@ TARGET = Text(
     code="name.invalid",
     hint="write it like `paid`, `live.power`, `.child` or `#id`",
 )
+DAY = Text(what="a day", pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}", code="removed.day", hint="write it like 2027-01-31")
 DURATION = Text(what="a duration", pattern=DURATION_PATTERN, code="duration.invalid", hint=_UNIT_HINT)
 DELAY = Text(
     what="a duration or an expression",

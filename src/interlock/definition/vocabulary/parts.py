@@ -34,6 +34,7 @@ from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     BACKOFF,
+    DAY,
     DELAY,
     DESCRIPTORS,
     DURATION,
@@ -55,6 +56,7 @@ from interlock.model.document.document import (
     EventType,
     Expect,
     Invoke,
+    Removed,
     Retry,
     Saga,
     SagaCall,
@@ -692,7 +694,7 @@ _WORK_SHAPES: dict[str, Shape] = {
     "compensation": _CALL.select("a compensation", "src input"),
 }
 
-# Expectations and sensitive data
+# Expectations, sensitive data, and what was removed
 
 
 class _SensitiveCodec:
@@ -727,6 +729,26 @@ SENSITIVE = OneOf(
 )
 
 _NOTE_SHAPES: dict[str, Shape] = {
+    "removed": Record(
+        what="a mapping of what was removed",
+        makes=Removed,
+        keys=(
+            Key(
+                name="states",
+                shape=MapOf(key=ID, value=DAY, what="a mapping of state ids to days"),
+                identity="out",
+                order="kept",
+                description="State id to the day from which no entity is expected in it.",
+            ),
+            Key(
+                name="events",
+                shape=MapOf(key=EVENT, value=DAY, what="a mapping of events to days"),
+                identity="out",
+                order="kept",
+                description="Event to the day from which no sender is expected to send it.",
+            ),
+        ),
+    ),
     "sensitive": Record(
         what="a mapping of what is sensitive",
         makes=Sensitive,

@@ -198,6 +198,14 @@ class EventType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """States and events of earlier definitions, each with the day (`2027-01-31`) from which no use is expected."""
+
+    states: tuple[tuple[str, str], ...] = ()
+    events: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole definition: the root state and the keys of the chart.
 
@@ -218,4 +226,5 @@ class Document:
     script: str | None = None
     properties: Any = None
     renamed: tuple[tuple[str, str], ...] = ()
+    removed: Removed | None = field(default=None, metadata={"hashed": False})
     source: str = field(default="<definition>", compare=False)

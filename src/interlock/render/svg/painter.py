@@ -42,12 +42,15 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SvgOptions:
-    """How a picture is painted: the theme, the prefix of ids, and classes by state id or (state id, ordinal)."""
+    """How a picture is painted: the theme, the prefix of ids, classes by state id or (state id, ordinal), and the texts
+    of badges by state id.
+    """
 
     theme: Theme = "vars"
     prefix: str = ""
     states: dict[str, str] | None = None
     transitions: dict[tuple[str, int], str] | None = None
+    badges: dict[str, str] | None = None
     role: Literal["img", "group"] = "img"
 
 
@@ -254,7 +257,7 @@ class _Painter:
         return f'<text{ident}{kind} x="{_number(x)}" y="{_number(y)}">{"".join(parts)}</text>'
 
     def _badge(self, frame: Frame) -> Iterator[str]:
-        """Paint an empty group in which a page can show a count."""
+        """Paint the group in which a page can show a count; empty if the options have none."""
         box, area = frame.box, frame.area
         if box.state is None or box.kind == "history" or frame.bare:
             return
@@ -269,7 +272,16 @@ class _Painter:
             x = max(x, area.right - BADGE[0] - 5.0) if not box.children else x
             y = _title_middle(frame) - BADGE[1] / 2
         ident = f"{escaped(self.options.prefix)}b-{encoded(box.state)}"
-        yield f'<g id="{ident}" class="badge" transform="translate({_number(x)} {_number(y)})"/>'
+        group = f'<g id="{ident}" class="badge" transform="translate({_number(x)} {_number(y)})"'
+        text = (self.options.badges or {}).get(box.state, "")
+        if not text:
+            yield f"{group}/>"
+            return
+        wide = max(20.0, len(text) * 6.2 + 10.0)
+        left = max(0.0, BADGE[0] - wide)
+        plate = f'x="{_number(left)}" width="{_number(wide)}" height="{_number(BADGE[1])}" rx="8" fill="#1f2937"'
+        place = f'x="{_number(left + wide / 2)}" y="11.6" text-anchor="middle" font-size="10.5" fill="#fff"'
+        yield f"{group}><rect {plate}/><text {place}>{escaped(text)}</text></g>"
 
 
 def _title_middle(frame: Frame) -> float:

@@ -25,6 +25,8 @@ class Announcements:
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._followers: set[asyncio.Event] = set()
         self._work_listeners: list[OnWork] = []
+        self.on_entry: Callable[[], None] | None = None
+        """Called after each durable entry of this process: wakes readers in other processes."""
         self._append_listeners: list[OnAppend] = []
 
     def on_work(self, listener: OnWork) -> Callable[[], None]:
@@ -69,6 +71,8 @@ class Announcements:
             changed.set()
         for each in self._followers:
             each.set()
+        if self.on_entry is not None:
+            self.on_entry()
         if work.created or work.cancelled:
             for listener in self._work_listeners:
                 listener(entity, work)

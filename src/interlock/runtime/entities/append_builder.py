@@ -78,6 +78,11 @@ class AppendBuilder:
         snapshot = step.snapshot
         snapshot_json = encode(snapshot)
         entry = build_entry(event, before, step, key, trace, snapshot_json, reason)
+        entry_json = encode(entry)
+        if len(entry_json) > ENTRY_BYTES_MAX:
+            raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+        if len(snapshot_json) > SNAPSHOT_BYTES_MAX:
+            raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
         finishes = fence = sent_ms = None
         if request is not None:
             finishes, sent_ms = request.finishes, request.sent_ms
@@ -85,7 +90,7 @@ class AppendBuilder:
                 assert finishes is not None  # a fence protects a piece of work
                 fence = (finishes, request.fence)
         states, tags = self._listed.active(kernel, snapshot)
-        append = Append(
+        return Append(
             snapshot.kind,
             snapshot.entity,
             0 if before is None else before.version,
@@ -97,12 +102,7 @@ class AppendBuilder:
             fence,
             sent_ms,
             before,
-        ).with_snapshot_json(snapshot_json)
-        if len(append.entry_json) > ENTRY_BYTES_MAX:
-            raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-        if len(snapshot_json) > SNAPSHOT_BYTES_MAX:
-            raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
-        return append
+        ).with_json(entry_json=entry_json, snapshot_json=snapshot_json)
 
     def _work_delta(
         self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, finishes: WorkId | None

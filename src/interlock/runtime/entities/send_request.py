@@ -12,7 +12,7 @@ from interlock.runtime.entities.mailbox import Priority
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
 
 
-class SendRequest(Struct, frozen=True):
+class SendRequest(Struct, frozen=True, gc=False):
     """An event for an entity.
 
     `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key

@@ -18,6 +18,7 @@ or repeated.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from msgspec import Struct
@@ -53,7 +54,7 @@ from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.trust.authorization import Authorizer
 
 
-class _Stamped(Struct, frozen=True):
+class _Stamped(Struct, frozen=True, gc=False):
     """An event with its time, the key that identifies it, and its former key if it has one."""
 
     event: Event
@@ -134,12 +135,12 @@ class EntitySender:
                 await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
         raise too_many_conflicts(entity, "this event was applied")
 
-    async def deliver(
+    def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Receipt:
+    ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
+        return self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
 
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""

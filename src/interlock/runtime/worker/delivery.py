@@ -11,7 +11,7 @@ now. Only an entity whose time is ahead of the clock can have one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from interlock.effects.timers import shift_for_downtime
@@ -46,15 +46,15 @@ class EntityDelivery:
         self._clock = runtime.clock
         self._downtime = downtime
 
-    async def has_chart(self, entity: str) -> bool:
+    def has_chart(self, entity: str) -> Coroutine[Any, Any, bool]:
         """Whether this process has the entity's chart."""
-        return await self._entities.has_chart(entity)
+        return self._entities.has_chart(entity)
 
-    async def deliver(
+    def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Receipt:
+    ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself."""
-        return await self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+        return self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
 
     # Timers
 

@@ -18,6 +18,8 @@ from interlock.stores.files.definitions import FileDefinitions
 from interlock.stores.files.durable_io import DurableIO, Settings
 from interlock.stores.files.entity_list import EntityList
 from interlock.stores.files.facts import FileFacts
+from interlock.stores.files.feed.file_feed import FileFeed
+from interlock.stores.files.feed.hints import HintWriter
 from interlock.stores.files.filesystem import FileSystem, open_journals_max
 from interlock.stores.files.journal.journal import JournalContext, conflicting_records
 from interlock.stores.files.journal.line_formats import ARCHIVE_BYTES_MAX
@@ -48,6 +50,7 @@ class BlockingFileStore:
         self.io = DurableIO(fs, self.root.settings, self.root.path)  # the settings have the root's own tenant
         self.context = JournalContext(self.io)
         self.markers = self.context.markers = WorkMarkers(self.io, self.root)
+        self.hints = self.context.hints = HintWriter(fs, self.root.directory)
         self.journals = OpenJournals(self.context, open_max or open_journals_max())
         self._reader = EntityReader(self.context)
         self._list = EntityList(self.root, self._reader)
@@ -134,6 +137,10 @@ class BlockingFileStore:
         """The facts of this root."""
         return FileFacts(self.io, self.root)
 
+    def feed(self) -> FileFeed:
+        """The feed of this root."""
+        return FileFeed(self.io, self.root, self.journals, self._reader, self._list)
+
     # Reading
 
     def load(self, entity: str, key: str | None = None) -> Loaded | Duplicate | None:
@@ -182,6 +189,7 @@ class BlockingFileStore:
         """Write last snapshots and close everything."""
         self.journals.close()
         self.markers.close()
+        self.hints.close()
         self.root.close()
 
     def abandon(self) -> None:
@@ -189,4 +197,5 @@ class BlockingFileStore:
         self._list.abandon()
         self._reader.abandon()
         self.markers.close()
+        self.hints.close()
         self.journals.abandon()

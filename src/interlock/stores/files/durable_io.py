@@ -28,6 +28,9 @@ BLOCK_BYTES = 4_096
 LOCKED = "store.locked"
 """The code of the error for a lock that others held for as long as the caller waited."""
 
+POISONED = "store.poisoned"
+"""The code of the error after a flush that failed in this process."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ENTITY_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
 """Problems of one file. All others, such as no free descriptor, are problems of the system."""
@@ -76,7 +79,7 @@ class DurableIO:
         if self.poisons and self.is_poisoned(address):
             reason = self.poisons.get(address.name) or self.poisons[f"{address.shard}/"]
             message = f"`{address.entity}` accepts no appends in this process: {reason}"
-            raise UnavailableError(message, code="store.poisoned", hint="check the disk, then restart the process")
+            raise UnavailableError(message, code=POISONED, hint="check the disk, then restart the process")
 
     def flush(self, address: EntityDirectory, flush: Callable[[int], None], descriptor: int, poisoned: str) -> None:
         """Flush once. On failure `poisoned` stays poisoned until the process ends, and UnavailableError is raised."""

@@ -121,6 +121,9 @@ class FileSystem(Protocol):
     def unique(self) -> str:
         """A new random name."""
 
+    def seconds(self) -> float:
+        """The seconds of a clock that only goes forward, the same one for all processes of a host."""
+
 
 class OperatingSystem:
     """The real file system."""
@@ -255,6 +258,9 @@ class OperatingSystem:
 
     def unique(self) -> str:
         return self._clock.token()
+
+    def seconds(self) -> float:
+        return time.monotonic()
 
 
 _locked: dict[int, None] = {}

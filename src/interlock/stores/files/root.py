@@ -7,6 +7,7 @@
     <root>/leases/                         leases and downtimes
     <root>/facts.json                      settings that every process follows
     <root>/definitions/                    the definitions of charts
+    <root>/feed/                           the order of the feed, once one was read
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act
 

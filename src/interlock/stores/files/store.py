@@ -33,6 +33,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
+from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.store import (
@@ -84,7 +85,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = joins = projections = None
+    clock_stamps = statistics = refusal_history = field_indexes = joins = projections = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
@@ -114,6 +115,8 @@ class FileStore:
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
         self._facts = self._store.facts()
+        self._feed = self._store.feed()
+        self.journal_feed: JournalFeed | None = self if self._store.root.read_only is None else None
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -202,6 +205,14 @@ class FileStore:
         """Set or remove a fact."""
         await self._in_thread(lambda: self._facts.save(name, value))
 
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """The entries after a cursor; those of one entity in the order of their versions."""
+        return await self._in_thread(lambda: self._feed.read(after, kinds, limit))
+
+    async def cursor_at(self, time_ms: int) -> str:
+        """The cursor before the entries from this time on."""
+        return await self._in_thread(lambda: self._feed.cursor_at(time_ms))
+
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """The revisions of a kind that a name means, in their order."""
         return await self._in_thread(lambda: self._definitions.read(kind, name))
@@ -289,6 +300,7 @@ class FileStore:
         self._threads.close()
         self._dispatcher.close()
         self._leases.close()
+        self._feed.close()
         self._store.close()
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
@@ -305,6 +317,7 @@ class FileStore:
         with suppress(OSError, UnavailableError):  # it stays closed then
             self._dispatcher.abandon()
             self._leases.abandon()
+            self._feed.close()
             self._store.abandon()
             self._threads = _new_threads()
             self._closed = was_closed

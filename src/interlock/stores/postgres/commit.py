@@ -27,6 +27,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from interlock.model.codec import encode
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
@@ -464,8 +466,10 @@ def _list_changes(plan: CommitPlan) -> ListChanges | None:
         return changes
     assert entered_ms is not None, "every committed entity has entered its configuration"
     exited = [] if before_ms is None else [(ANY_STATE, before_ms)]
-    return changes._replace(
-        states_left=changes.states_left + exited, states_entered=[*changes.states_entered, (ANY_STATE, entered_ms)]
+    return replace(
+        changes,
+        states_left=changes.states_left + exited,
+        states_entered=[*changes.states_entered, (ANY_STATE, entered_ms)],
     )
 
 

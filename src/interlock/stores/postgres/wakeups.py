@@ -7,7 +7,10 @@ worker looks once as soon as there is another one.
 Rule 3: a notification names the tenant and lanes, and the store object that sent it, which ignores it.
 Rule 4: whether a worker of this host has died is seen by its lock in a local folder (`wakeup_pipes`); the server only
 knows that a connection was lost. On other hosts its claims end with their lease.
-Rule 5: through a pooler in transaction mode nothing arrives; the poll remains. `interlock doctor` tests it.
+Rule 5: a reader that follows the feed listens on a channel for entries, and holds a shared advisory lock on that
+connection, which ends with it. A sender that cannot get the lock exclusively for a moment knows that there are readers;
+two senders that try at the same moment may notify once in vain.
+Rule 6: through a pooler in transaction mode nothing arrives; the poll remains. `interlock doctor` tests it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -28,12 +31,13 @@ from interlock.errors import InterlockError
 from interlock.model.backoff import Backoff
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
-from interlock.ports.wakeups import Listening, OnWakeup
+from interlock.ports.wakeups import FOLLOWER_SECONDS, Following, Listening, OnWakeup
 from interlock.stores.postgres.address import PostgresAddress
 from interlock.stores.postgres.connection import CONNECTION_LOST, Connection, connect, disconnect
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.wakeup_pipes import (
     ALL_LANES,
+    ENTRIES,
     ReleaseClaims,
     SignalSchedule,
     WakeupPipes,
@@ -58,6 +62,21 @@ Pool = Callable[[], ConnectionPool]
 """Returns the connections of the running event loop."""
 
 
+FOLLOW = "SELECT pg_advisory_lock_shared($1)"
+IS_FOLLOWED = "SELECT NOT pg_try_advisory_xact_lock($1)"
+
+
+def entries_channel_of(address: PostgresAddress) -> str:
+    """Return the channel of new entries of a store."""
+    return f"interlock_entries_{address.schema}"
+
+
+def follower_lock_of(address: PostgresAddress) -> int:
+    """Return the number of the advisory lock that readers of a tenant's feed hold."""
+    name = f"interlock feed {address.schema} {address.tenant}"
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
+
+
 def channel_of(address: PostgresAddress) -> str:
     """Return the channel of a store: one for each schema."""
     return f"interlock_work_{address.schema}"
@@ -74,7 +93,9 @@ class PostgresWakeups:
         self._sender = self._clock.token()[:12]
         self._schedules: dict[asyncio.AbstractEventLoop, SignalSchedule] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        self._listeners: set[_Listener] = set()
+        self._listeners: set[_Listener | _Follower] = set()
+        self._is_followed = False
+        self._looked = float("-inf")
         place = blake2b(f"{address.place} {address.schema}".encode(), digest_size=8).hexdigest()
         self._local = WakeupPipes(local_folder(place), address.tenant, release)
 
@@ -82,24 +103,51 @@ class PostgresWakeups:
 
     def ring(self, lanes: frozenset[Lane]) -> None:
         """Wake the workers of other processes."""
+        self._ring(encode_lanes(lanes))
+
+    def _ring(self, bits: int) -> None:
         loop = asyncio.get_running_loop()
         schedule = self._schedules.get(loop)
         if schedule is None:
             for each in [each for each in self._schedules if each.is_closed()]:
                 del self._schedules[each]
             schedule = self._schedules[loop] = SignalSchedule(NOTIFY_SECONDS, self._send)
-        schedule.add(encode_lanes(lanes))
+        schedule.add(bits)
+
+    def ring_entries(self) -> None:
+        """Wake the readers of other processes that follow the feed, if there are any."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._looked + FOLLOWER_SECONDS:
+            self._looked = now
+            self._start(self._look_for_followers())
+        elif self._is_followed:
+            self._ring(ENTRIES)
 
     def _send(self, bits: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._notify(bits))
+        self._start(self._notify(bits))
+
+    def _start(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(sending)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _notify(self, bits: int) -> None:
-        payload = f"{bits}:{self._sender}:{self._address.tenant}"
+    async def _look_for_followers(self) -> None:
         try:
             async with self._pool().connection() as connection:
-                await connection.execute(NOTIFY, channel_of(self._address), payload)
+                self._is_followed = bool(await connection.fetchval(IS_FOLLOWED, follower_lock_of(self._address)))
+        except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            _log.debug("cannot look for readers of the feed", exc_info=error)  # they poll
+        if self._is_followed:
+            self._ring(ENTRIES)
+
+    async def _notify(self, bits: int) -> None:
+        channels = {channel_of(self._address): bits & ~ENTRIES, entries_channel_of(self._address): bits & ENTRIES}
+        try:
+            async with self._pool().connection() as connection:
+                for channel, own_bits in channels.items():
+                    if own_bits:
+                        payload = f"{own_bits}:{self._sender}:{self._address.tenant}"
+                        await connection.execute(NOTIFY, channel, payload)
         except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST) as error:
             _log.debug("a wake-up could not be sent", exc_info=error)  # the poll finds the work
 
@@ -112,11 +160,17 @@ class PostgresWakeups:
         self._listeners.add(listener)
         return listener
 
-    def remove(self, listener: _Listener) -> None:
+    async def follow(self, on_entries: Callable[[], None]) -> Following:
+        """Call a function when another process writes entries, until closed."""
+        follower = _Follower(self, on_entries)
+        self._listeners.add(follower)
+        return follower
+
+    def remove(self, listener: _Listener | _Follower) -> None:
         """Forget a listener that is closed."""
         self._listeners.discard(listener)
 
-    async def receive_forever(self, on_wakeup: OnWakeup) -> None:
+    async def receive_forever(self, on_wakeup: OnWakeup, *, entries: bool = False) -> None:
         """Listen, and listen again after a lost connection. The loop is endless on purpose."""
         failures = 0
         while True:
@@ -127,13 +181,13 @@ class PostgresWakeups:
                 _log.log(level, "no wake-ups: cannot listen", extra={"code": error.code, "error": error.message})
             else:
                 try:
-                    failures = await self._receive(connection, on_wakeup)
+                    failures = await self._receive(connection, on_wakeup, entries=entries)
                 finally:
                     await disconnect(connection)
             await self._clock.sleep_ms(_RECONNECT.wait_ms(failures, self._clock.jitter()))
             failures += 1
 
-    async def _receive(self, connection: Connection, on_wakeup: OnWakeup) -> int:
+    async def _receive(self, connection: Connection, on_wakeup: OnWakeup, *, entries: bool) -> int:
         """Listen on a connection until it is lost; return the number of failures in a row, which is zero."""
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
@@ -145,7 +199,11 @@ class PostgresWakeups:
                 on_wakeup(decode_lanes(int(bits)))
 
         try:
-            await connection.add_listener(channel_of(self._address), receive)
+            if entries:
+                await connection.add_listener(entries_channel_of(self._address), receive)
+                await connection.execute(FOLLOW, follower_lock_of(self._address))
+            else:
+                await connection.add_listener(channel_of(self._address), receive)
         except (asyncpg.PostgresError, *CONNECTION_LOST):
             return 1
         on_wakeup(ALL_LANES)  # what was signalled while nobody listened
@@ -205,6 +263,23 @@ class _Listener:
             await self._task
         if self._local is not None:
             await self._local.close()
+
+
+class _Follower:
+    """One reader that follows the feed."""
+
+    def __init__(self, wakeups: PostgresWakeups, on_entries: Callable[[], None]) -> None:
+        self._wakeups = wakeups
+        self._task = asyncio.get_running_loop().create_task(
+            wakeups.receive_forever(lambda _: on_entries(), entries=True)
+        )
+
+    async def close(self) -> None:
+        """Stop following."""
+        self._wakeups.remove(self)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
 
 
 def local_folder(name: str) -> Path:

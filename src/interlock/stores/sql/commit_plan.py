@@ -8,9 +8,8 @@ Rule 3: the entry and the snapshot are not encoded here: the append has the byte
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
+from msgspec import Struct
 
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
@@ -21,7 +20,7 @@ from interlock.stores.listing import decode_active, decode_texts, listed_under, 
 NEW_ACTIVE, NEW_TAGS = b"{}", b"[]"
 
 
-class JournalTip(NamedTuple):
+class JournalTip(Struct, frozen=True, gc=False):
     """Where the journal of an entity ends, and where the entity is listed. Version 0: the entity does not exist yet."""
 
     version: int
@@ -33,7 +32,7 @@ class JournalTip(NamedTuple):
     entered_ms: int | None
 
 
-class ListChanges(NamedTuple):
+class ListChanges(Struct, frozen=True, gc=False):
     """Changes to lists and counts: states with their entry times, tags, and (revision, state, +1 or -1)."""
 
     states_left: list[tuple[str, int]]
@@ -43,7 +42,7 @@ class ListChanges(NamedTuple):
     counts: list[tuple[str, str, int]]
 
 
-class CommitPlan(NamedTuple):
+class CommitPlan(Struct, frozen=True, gc=False):
     """What to write for one append: the record, the encoded configuration, where the journal ends before and after.
 
     `changes` is None when the entity stays in every list that it is in.
@@ -105,11 +104,15 @@ def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
             _count_changes(tip.revision, before, revision, active),
         )
     elif tip.entered_ms != entered_ms or before.keys() != active.keys():
-        left = [each for each in before.items() if each[0] not in active]
-        entered = [each for each in active.items() if each[0] not in before]
-        counts = [(revision, state, -1) for state, _ in left]
-        counts += [(revision, state, 1) for state, _ in entered]
-        changes = ListChanges(left, entered, [], [], counts)
+        changes = ListChanges([], [], [], [], [])
+        for each in before.items():
+            if each[0] not in active:
+                changes.states_left.append(each)
+                changes.counts.append((revision, each[0], -1))
+        for each in active.items():
+            if each[0] not in before:
+                changes.states_entered.append(each)
+                changes.counts.append((revision, each[0], 1))
     return CommitPlan(append, line, encode(configuration), tip, new_tip, changes)
 
 

@@ -178,30 +178,31 @@ def write_steps(
             answers.append(StaleAttempt(tip.version))
             continue
         try:
-            _, line, configuration, _, after, changes = plan_commit(append, tip)
+            plan = plan_commit(append, tip)
         except CorruptionError as error:
             answers.append(error)
             continue
-        version, revision, active, tags, head, journal_bytes, entered_ms = tips_after[entity] = after
-        snapshot, time_ms = append.snapshot, entry.event.time_ms
+        after, changes, time_ms = plan.tip, plan.changes, entry.event.time_ms
+        tips_after[entity] = after
+        version, head = after.version, after.head
         values = (
             version,
-            revision,
-            configuration,
-            snapshot.ended,
-            active,
-            tags,
+            after.revision,
+            plan.configuration,
+            append.snapshot.ended,
+            after.active,
+            after.tags,
             append.snapshot_json,
             head,
-            journal_bytes,
-            entered_ms,
+            after.journal_bytes,
+            after.entered_ms,
             time_ms,
         )
         if expected:
             rows.swapped.append((*values, tenant, kind, own, expected))
         else:
             rows.created.append((*values, time_ms, tenant, kind, own))
-        rows.journal.append((tenant, kind, own, version, line, head, time_ms))
+        rows.journal.append((tenant, kind, own, version, plan.line, head, time_ms))
         rows.keys.append((tenant, kind, own, entry.key, version, time_ms))
         left: Sequence[tuple[str, int]] = ()
         entered: Sequence[tuple[str, int]] = ()

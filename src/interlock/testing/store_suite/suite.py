@@ -14,10 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, definitions, fields, leases, queries, statistics
+from interlock.testing.store_suite import appends, concurrency, definitions, feed, fields, leases, queries, statistics
 from interlock.testing.store_suite.subject import StoreSubject
 
-__all__ = ("CASES", "StoreSubject", "definition_cases", "field_cases", "lease_cases", "statistics_cases", "store_cases")
+__all__ = (
+    "CASES",
+    "StoreSubject",
+    "definition_cases",
+    "feed_cases",
+    "field_cases",
+    "lease_cases",
+    "statistics_cases",
+    "store_cases",
+)
 
 Case = Callable[[StoreSubject], Awaitable[None]]
 
@@ -44,6 +53,12 @@ def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store with leases and downtimes (`ports.leases.Leases`)."""
     more = (*(leases.DURABLE if durable else ()), *(leases.SHARED if shared else ()))
     return (*leases.CASES, *more)
+
+
+def feed_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store with a feed of all entries (`ports.journal_feed.JournalFeed`)."""
+    more = (*(feed.DURABLE if durable else ()), *(feed.SHARED if shared else ()))
+    return (*feed.CASES, *more)
 
 
 def field_cases(*, shared: bool) -> tuple[Case, ...]:

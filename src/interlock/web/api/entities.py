@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from interlock.errors import UsageError
+from interlock.errors import UnavailableError, UsageError
 from interlock.model.conditions import read_conditions
 from interlock.model.duration import require_duration
 from interlock.model.journal.entry import Receipt
@@ -182,7 +182,7 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
     receipt = await request.console.runtime.create(
         f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
     )
-    return _receipt_response(request, receipt, "create")
+    return await _receipt_response(request, receipt, "create")
 
 
 async def send_event(request: RequestContext) -> ReceiptView | Response:
@@ -203,10 +203,10 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
             principal=request.user.principal,
             reason=body.reason or None,
         )
-    return _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
+    return await _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
 
 
-def _receipt_response(
+async def _receipt_response(
     request: RequestContext, receipt: Receipt, event: str, *, dry_run: bool = False
 ) -> ReceiptView | Response:
     """Return the receipt, or a problem that contains it if the event was refused.
@@ -214,7 +214,7 @@ def _receipt_response(
     A user without the right `read` gets no states, effects or guards.
     """
     may_read = "read" in request.user.rights
-    view = _receipt_view(request, receipt, may_read=may_read, dry_run=dry_run)
+    view = await _receipt_view(request, receipt, may_read=may_read, dry_run=dry_run)
     if receipt.outcome not in ("rejected", "denied"):
         return view
     status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
@@ -226,16 +226,20 @@ def _receipt_response(
     return problem_response(status, problem)
 
 
-def _receipt_view(request: RequestContext, receipt: Receipt, *, may_read: bool, dry_run: bool) -> ReceiptView:
+async def _receipt_view(request: RequestContext, receipt: Receipt, *, may_read: bool, dry_run: bool) -> ReceiptView:
+    snapshot, mask = receipt.snapshot, None
+    if snapshot is not None and may_read:
+        try:
+            mask = mask_for(
+                await request.console.runtime.revisions.chart(snapshot.kind, snapshot.revision), request.user
+            )
+        except UnavailableError:  # a duplicate, and its revision cannot be read: nothing says what is sensitive
+            may_read = request.user.sees_sensitive
     if not may_read:  # the messages of faults may quote values
         codes = tuple(each.code for each in receipt.faults)
         return ReceiptView(
             receipt.entity, receipt.outcome, receipt.version, receipt.reason, faults=codes, dry_run=dry_run
         )
-    snapshot, mask = receipt.snapshot, None
-    if snapshot is not None:
-        chart = request.console.runtime.charts.for_revision(snapshot.kind, snapshot.revision).chart
-        mask = mask_for(chart, request.user)
     if mask is None:
         effects = tuple(each.name or each.type for each in receipt.effects)
         guards = tuple(

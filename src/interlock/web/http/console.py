@@ -171,10 +171,10 @@ class Console:
         return visible
 
     def masked_fields(self, user: User, kind: str) -> frozenset[str]:
-        """Return the context fields of a kind that are masked for a user, in any of its loaded revisions."""
+        """Return the context fields of a kind that are masked for a user, in any of its known revisions."""
         if user.sees_sensitive:
             return frozenset()
-        charts = (each.chart for each in self.runtime.charts.revisions(kind).values())
+        charts = (each.chart for each in self.revisions(kind).values())
         return frozenset(name for chart in charts for name in ChartMask(chart).fields)
 
     def visible_kinds(self, user: User) -> tuple[str, ...]:

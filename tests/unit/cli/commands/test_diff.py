@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -74,6 +75,79 @@ def test_a_revision_cannot_be_an_option_of_git(repository: Path, call: Caller) -
 
     assert (2, True) == (ended.code, "invalid revision" in ended.err)
     assert not (repository / "x").exists()
+
+
+STORE = "sqlite:///lamps.db"
+
+
+@pytest.fixture
+def lamps(folder: Path, call: Caller) -> str:
+    """A store with a lamp that is bright, and a newer chart without that state, which is in the file `newer.yaml`."""
+    assert 0 == call("create", STORE, "lamp/1", "--chart", "lamp.yaml").code
+    assert 0 == call("send", STORE, "lamp/1", "press", "--chart", "lamp.yaml").code
+    (folder / "newer.yaml").write_text(REMOVED, encoding="utf-8")
+    return STORE
+
+
+REMOVED = """
+interlock: 1
+kind: lamp
+revision: 2.0.0
+removed: {states: {bright: 2020-01-01}, events: {press: 2999-01-01}}
+states: {dark: {}}
+"""
+
+
+def test_a_store_adds_who_is_concerned(lamps: str, call: Caller) -> None:
+    ended = call("diff", "lamp@", "newer.yaml", "--store", lamps, "--json")
+    found = json.loads(ended.out)
+    removed = next(each for each in found["changes"] if each["code"] == "state.removed")
+
+    assert 11 == ended.code
+    assert (1, True) == (removed["store"]["entities"], removed["store"]["in_use"])
+    assert (1, 1) == (found["store"]["living"], found["store"]["others"])
+    assert {"bright": "used", "press": "used"} == {
+        each["name"]: each["verdict"] for each in found["store"]["tombstones"]
+    }
+
+
+def test_the_evidence_is_in_every_form(lamps: str, call: Caller, folder: Path) -> None:
+    text, markdown = (
+        call("diff", "lamp.yaml", "newer.yaml", "--store", lamps, *each).out for each in ([], ["--format", "markdown"])
+    )
+    assert 11 == call("diff", "lamp.yaml", "newer.yaml", "--store", lamps, "-o", "d.svg").code
+    plain = call("diff", "lamp.yaml", "newer.yaml").out
+
+    assert all("1 living entity is in it" in each and "still in use" in each for each in (text, markdown))
+    assert "living" not in plain
+    assert ">1</text></g>" in (folder / "d.svg").read_text(encoding="utf-8")
+
+
+def test_only_what_is_in_use_can_fail(lamps: str, call: Caller) -> None:
+    live = ("diff", "lamp.yaml", "newer.yaml", "--store", lamps, "--fail-on", "live")
+    used = call(*live).code
+    call("send", lamps, "lamp/1", "press", "--chart", "lamp.yaml")
+
+    assert (11, 11) == (used, call(*live).code)
+    assert 0 == call("diff", "lamp.yaml", "lamp.yaml", "--store", lamps, "--fail-on", "live").code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("lamp@1", "lamp.yaml"), 6, "needs its store"),
+        (("lamp@9", "lamp.yaml", "--store", STORE), 6, "its revisions are"),
+        (("fan@", "lamp.yaml", "--store", STORE), 6, "db definitions list"),
+        (("lamp.yaml", "lamp.yaml", "--store", "sqlite:///none.db"), 6, "store not found"),
+        (("lamp.yaml", "lamp.yaml", "--fail-on", "live"), 2, "need --store"),
+        (("lamp.yaml", "lamp.yaml", "--seen-within", "3d"), 2, "need --store"),
+        (("lamp.yaml", "lamp.yaml", "--store", STORE, "--seen-within", "soon"), 2, "soon"),
+    ],
+)
+def test_wrong_calls_with_a_store(lamps: str, call: Caller, words: tuple[str, ...], code: int, text: str) -> None:
+    ended = call("diff", *words)
+
+    assert (code, True) == (ended.code, text in ended.err), ended.err
 
 
 def test_without_git_a_revision_is_refused(folder: Path, call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,31 @@ states: {a: {on: {e: b}}, b: {}}
     assert [] == reported(good, "renamed.exists")
 
 
+def test_what_was_removed_is_gone() -> None:
+    bad = """\
+removed: {states: {a: 2027-01-31}, events: {e: 2027-01-31}}
+events: {e: {}}
+states: {a: {on: {e: a}}}
+"""
+    good = """\
+removed: {states: {e: 2027-01-31}, events: {a: 2024-02-29}}
+events: {e: {}}
+states: {a: {on: {e: {target: a, reenter: true}}}}
+"""
+
+    assert ["error 1:1", "error 1:1"] == reported(bad, "removed.exists")
+    assert [] == reported(good, "removed.exists")
+
+
+def test_a_tombstone_has_a_day() -> None:
+    bad = """\
+removed: {states: {x: 2027-02-29}, events: {y: 0000-01-01}}
+states: {a: {}}
+"""
+
+    assert ["error 1:1", "error 1:1"] == reported(bad, "removed.day")
+
+
 def test_allow_names_a_lint() -> None:
     bad = """\
 allow: {state.traps: we stay}

@@ -274,6 +274,14 @@ MISUSED: dict[str, tuple[Callable[[Any], object], Any]] = {
         lambda bad: build.chart("c", events=bad, states=[build.state("a")]),
         ["e"],
     ),
+    "removed as a list": (
+        lambda bad: build.chart("c", removed=bad, states=[build.state("a")]),
+        ["a"],
+    ),
+    "removed states as a list": (
+        lambda bad: build.chart("c", removed={"states": bad}, states=[build.state("a")]),
+        ["a"],
+    ),
     "renamed as a list": (
         lambda bad: build.chart("c", renamed=bad, states=[build.state("a")]),
         ["a"],

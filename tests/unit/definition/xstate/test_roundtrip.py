@@ -35,6 +35,7 @@ from interlock.model.document.document import (
     Expect,
     Initial,
     Invoke,
+    Removed,
     Retry,
     Saga,
     SagaCall,
@@ -136,6 +137,7 @@ FULL = Document(
     script="x = 1",
     properties={"never": ["a"]},
     renamed=(("old", "a"),),
+    removed=Removed(states=(("gone", "2027-01-31"),), events=(("lost", "2027-01-31"),)),
     root=State(
         initial=Initial(targets=("a",)),
         context=(

@@ -15,6 +15,7 @@ from interlock.model.document.document import (
     Expect,
     Initial,
     Invoke,
+    Removed,
     Retry,
     Saga,
     SagaCall,
@@ -55,6 +56,7 @@ binding: late
 script: x = 1
 properties: {p: ["= kept"]}
 renamed: {old.a: a}
+removed: {states: {gone: 2027-01-31}, events: {lost.e: 2027-02-01}}
 type: parallel
 id: top
 description: d
@@ -93,6 +95,7 @@ states: {a: {}, b: {states: {c: {}}}}
         script="x = 1",
         properties={"p": ["= kept"]},
         renamed=(("old.a", "a"),),
+        removed=Removed(states=(("gone", "2027-01-31"),), events=(("lost.e", "2027-02-01"),)),
         events=(),
     )
     assert expected == document(text)

@@ -66,7 +66,7 @@ def test_another_revision_recounts_every_state() -> None:
 
 @pytest.mark.parametrize(("active", "tags"), [(b"{", b"[]"), (b"{}", b"7")])
 def test_a_tip_that_cannot_be_decoded_is_corruption(active: bytes, tags: bytes) -> None:
-    tip = tip_of_new_entity("parcel/1", "")._replace(active=active, tags=tags)
+    tip = replace(tip_of_new_entity("parcel/1", ""), active=active, tags=tags)
     with pytest.raises(CorruptionError) as raised:
         planned(SampleEntity("parcel/1").create(), tip)
 

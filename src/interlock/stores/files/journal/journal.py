@@ -96,10 +96,18 @@ class Markers(Protocol):
         """Hint to the process that runs work that the work of an entity changed."""
 
 
+class Hints(Protocol):
+    """Which entities have grown (`feed.hints`)."""
+
+    def note(self, entity: str, version: int, time_ms: int) -> None:
+        """Hint that an entity has a durable version. Does not wait, and does not raise OSError."""
+
+
 class JournalContext:
     """What the journals of one open store share. `on_work_changed` is set in the process that runs work."""
 
     markers: Markers
+    hints: Hints
 
     def __init__(self, io: DurableIO) -> None:
         self.io = io
@@ -206,6 +214,7 @@ class Journal:
         """Step 3: `Duplicate` is an acknowledgement, so its record must be durable first."""
         self._file.confirm()
         self._file.check_name()
+        self._hint()  # the writer may have died before its own hint
 
     def _append(self, append: Append) -> Appended:
         self._file.cut_torn_tail()
@@ -244,9 +253,15 @@ class Journal:
         self._keys.remember(entry.key, entry.version, entry.event.time_ms)
         self.facts = self._context.configurations.after_append(self.facts, append)
         self.snapshot = append.snapshot
+        self._hint()
         if delta != NO_WORK:
             self.work.apply(delta)
             self._is_marked = (self._is_marked or bool(delta.created)) and len(self.work) > 0
+
+    def _hint(self) -> None:
+        """Tell readers of the feed how far the journal is durable."""
+        if self.facts is not None:
+            self._context.hints.note(self.address.entity, self.position.version, self.facts.changed_ms)
 
     # Loading
 
@@ -275,6 +290,14 @@ class Journal:
             if version is not None:
                 self._confirm_duplicate()
             return version
+
+    def confirm_all(self) -> tuple[int, int]:
+        """Make every record durable; return the last version and its time, 0 and 0 when the entity does not exist."""
+        with self._exclusive() as exists:
+            if not exists or self.facts is None:
+                return 0, 0
+            self._file.confirm_records()
+            return self.position.version, self.facts.changed_ms
 
     @contextlib.contextmanager
     def _exclusive(self, *, create: bool = False) -> Iterator[bool]:
@@ -456,6 +479,7 @@ class Journal:
                 self.facts = self._context.configurations.after_append(self.facts, append)
                 self.snapshot = append.snapshot
                 self._require_snapshot()
+            self._hint()
             return self.position.version
 
     def release(self, version: int, archive: str) -> bool:
