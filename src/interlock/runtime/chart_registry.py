@@ -13,7 +13,6 @@ child comes from the invoke and the number of restarts, so that starting the chi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.labels import is_within
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
 from interlock.model.known_charts import remember_chart
@@ -47,8 +47,6 @@ BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
 KNOWN_EVENTS_MAX = 10_000
 """Names of events that a registry remembers as known, so that a send looks a name up once."""
-
-_BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
 class ChartRegistry:
@@ -186,29 +184,6 @@ def unknown_kind(kind: str, known: Collection[str]) -> NotFoundError:
 def kind_hint(kind: str, known: Collection[str]) -> str:
     """Return the hint for an unknown kind: the nearest name, or all names."""
     return suggestion(kind, known) or f"known kinds: {', '.join(known) or 'none'}"
-
-
-def is_within(label: str, bounds: str) -> bool:
-    """Whether a revision's label lies in a range such as `>=3.0 <4`."""
-    version = _numbers(label)
-    if version is None:
-        return False
-    for sign, text in _BOUND.findall(bounds):
-        limit = tuple(int(part) for part in text.split("."))
-        width = max(len(version), len(limit))
-        left, right = (each + (0,) * (width - len(each)) for each in (version, limit))
-        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(
-            sign, left == right
-        )
-        if not holds:
-            return False
-    return True
-
-
-def _numbers(label: str) -> tuple[int, ...] | None:
-    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", label):
-        return None
-    return tuple(int(part) for part in label.split("."))
 
 
 # Charts of the package itself

@@ -3,8 +3,8 @@
 Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`, or declares itself `compatible` with
 the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
 pinned: it continues on its own revision.
-Rule 2: moves go forward only: the new revision must have been saved later in this store. So workers with different
-newest charts never move an entity back and forth.
+Rule 2: moves go forward only: the new revision must have been saved later in this store, and must not be outdated
+(`ports.definitions`). So workers with different newest charts never move an entity back and forth.
 Rule 3: an entity that cannot be carried stays (`evolve.carry`), and is asked again after its next step.
 Rule 4: entities that ended, and children of inline charts, stay.
 Rule 5: `compatible` is not believed: what it breaks is logged when the pair is first compared, and such entities stay.
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.evolve.labels import is_lower, is_within
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.limits import SNAPSHOTS_CACHED_MAX, UPGRADE_PAIRS_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.definitions import Edition
-from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry, is_within
+from interlock.ports.definitions import Edition, newest_edition, outdated_editions
+from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry
 from interlock.runtime.revisions import Revisions
 
 if TYPE_CHECKING:
@@ -156,7 +157,9 @@ class Upgrades:
 
     async def _make(self, old: Chart, newest: Kernel, label: str, *, is_preview: bool) -> Carrier | None:
         editions = await self._revisions.editions(old.kind)
-        will_be_saved = is_preview and sequence_of(editions, newest.chart) is None
+        head = newest_edition(editions)
+        is_outdated = head is not None and is_lower(newest.chart.label, head.label)
+        will_be_saved = is_preview and not is_outdated and sequence_of(editions, newest.chart) is None
         if not (will_be_saved or is_later(editions, newest.chart, than=old)):
             return None
         return self._compare(old, newest, label)
@@ -208,8 +211,11 @@ def behaviour_of(chart: Chart) -> str:
 def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart) -> bool:
     """Whether a chart was first saved later in the store than another. One that is not saved is not later.
 
-    An earlier chart that was never saved, because a release before definitions wrote its entities, comes first.
+    An earlier chart that was never saved, because a release before definitions wrote its entities, comes first, and so
+    does one that was outdated when it was saved.
     """
+    outdated = outdated_editions(editions)
+    editions = tuple(each for each in editions if each not in outdated)
     own, other = sequence_of(editions, chart), sequence_of(editions, than)
     return own is not None and (other is None or own > other)
 
