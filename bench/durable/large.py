@@ -315,6 +315,7 @@ async def filled_journals(path: Path, chart: interlock.BoundChart, count: int) -
 
 
 def delete_store(path: Path) -> None:
+    """Delete a database with its journal files."""
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
 
