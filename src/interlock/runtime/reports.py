@@ -58,7 +58,7 @@ class StoredReport(Struct, frozen=True, kw_only=True):
 
 
 def report_id(what: ReportType, kind: str, revision: str, *, process: str = "") -> str:
-    """Return the id of a report; `process` tells the shadow runs of several processes apart."""
+    """Return the id of a report; `process` distinguishes the shadow runs of several processes."""
     seed = encode([kind, revision, process])
     return f"{what}-{blake2b(seed, digest_size=8).hexdigest()}"
 
