@@ -28,6 +28,7 @@ import msgspec
 import interlock
 from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
+from interlock.model.codec import encode, snapshot_digest
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
@@ -168,7 +169,7 @@ async def recovery_sqlite(folder: Path, entries: int, rounds: int) -> dict[str, 
         await store.close()
         if snapshot is None or snapshot.version != entries:
             raise AssertionError("the journal was not read to its end")
-    _delete(path)
+    delete_store(path)
     return {"journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
 
 
@@ -191,7 +192,7 @@ async def scale(folder: Path, steps: int, rounds: int, sizes: list[int]) -> list
                 if number > 0:  # the first round warms the files
                     samples[name].append(took)
     for path in paths:
-        _delete(path)
+        delete_store(path)
     return [{"megabytes": [each], **samples} for each, samples in zip(megabytes, found, strict=True)]
 
 
@@ -230,10 +231,11 @@ class _Noting(MemoryStore):
 
 
 def _renamed(append: Append, number: int) -> Append:
+    """The same step of another entity; its entry has the hash of that entity's snapshot."""
     entity = _entity(number)
-    return msgspec.structs.replace(
-        append, entity=entity, snapshot=msgspec.structs.replace(append.snapshot, entity=entity)
-    )
+    snapshot = msgspec.structs.replace(append.snapshot, entity=entity)
+    entry = msgspec.structs.replace(append.entry, digest=snapshot_digest(encode(snapshot)))
+    return msgspec.structs.replace(append, entity=entity, snapshot=snapshot, entry=entry)
 
 
 async def _stepped(path: Path, chosen: list[int], name: str) -> float:
@@ -273,7 +275,7 @@ async def shadow(folder: Path, entries: int) -> dict[str, list[float]]:
     text = ORDER.read_text(encoding="utf-8")
     old = interlock.loads(text)
     path, count = folder / "shadow.db", entries // (1 + len(ORDER_EVENTS))
-    await _filled_journals(path, old, count)
+    await filled_journals(path, old, count)
     found: dict[str, list[float]] = {}
     for name, edits in (("same", REFACTORED), ("different", DIVERGING)):
         changed = text
@@ -294,11 +296,11 @@ async def shadow(folder: Path, entries: int) -> dict[str, list[float]]:
             raise AssertionError(f"{report.evidence.entities} entities, {len(report.groups)} groups, {report.gaps}")
         found |= {f"{name}_rate": [report.evidence.entries / took_s]}
         found |= {f"{name}_cpu_us": [1e6 * cpu_s / report.evidence.entries]}
-    _delete(path)
+    delete_store(path)
     return found
 
 
-async def _filled_journals(path: Path, chart: interlock.BoundChart, count: int) -> None:
+async def filled_journals(path: Path, chart: interlock.BoundChart, count: int) -> None:
     """A store of so many orders that were shipped: one recorded journal, under many names."""
     kept: list[Append] = []
     runtime = Runtime(_Noting(kept), ChartRegistry([chart.kernel]), SystemClock())
@@ -312,7 +314,8 @@ async def _filled_journals(path: Path, chart: interlock.BoundChart, count: int) 
     await store.close()
 
 
-def _delete(path: Path) -> None:
+def delete_store(path: Path) -> None:
+    """Delete a database with its journal files."""
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
 

@@ -399,18 +399,6 @@ class RefoldTally:
         self._groups: dict[tuple[Any, ...], RefoldGroup] = {}
         self._gaps: dict[tuple[str, str], RefoldGap] = {}
 
-    @classmethod
-    def continued(cls, report: RefoldReport) -> RefoldTally:
-        """Return a tally that goes on from a report."""
-        tally = cls(report.kind, report.revision)
-        for name in ("entities", "entries", "same", "correctable", "corrected", "blocked", "other"):
-            setattr(tally, name, getattr(report, name))
-        for each in report.groups:
-            tally._groups[each.state, each.parts, each.reasons, each.event] = each
-        for gap in report.gaps:
-            tally._gaps[gap.code, gap.text] = gap
-        return tally
-
     def add(self, answer: RefoldAnswer, *, entries: int, is_corrected: bool = False) -> None:
         """Count an entity that was folded."""
         self.entities += 1

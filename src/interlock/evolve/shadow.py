@@ -167,9 +167,10 @@ class ShadowTally:
         if found.new is not None:
             self._taken.update(found.new.transitions)
         if found.differences:
-            self._add_divergence(entity, entry, found)
+            self.add_divergence(entity, entry, found)
 
-    def _add_divergence(self, entity: str, entry: Entry, found: Comparison) -> None:
+    def add_divergence(self, entity: str, entry: Entry, found: Comparison) -> None:
+        """Count the differences of an entry that was counted already."""
         self.divergences += 1
         new = None if found.new is None else found.new.snapshot.configuration
         parts = tuple(each.part for each in found.differences)

@@ -58,7 +58,7 @@ class StoredReport(Struct, frozen=True, kw_only=True):
 
 
 def report_id(what: ReportType, kind: str, revision: str, *, process: str = "") -> str:
-    """Return the id of a report; `process` tells the shadow runs of several processes apart."""
+    """Return the id of a report; `process` distinguishes the shadow runs of several processes."""
     seed = encode([kind, revision, process])
     return f"{what}-{blake2b(seed, digest_size=8).hexdigest()}"
 
@@ -68,17 +68,28 @@ def plain_report(report: Struct, *charts: Chart) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.decode(encode(report))
     declared = [each.sensitive for chart in charts for each in chart.states if each.sensitive is not None]
     if declared:
-        names = frozenset(name for each in declared for name in each.fields)
-        for group in found["groups"]:
-            for sample in group["samples"]:
-                sample["differences"] = [_open_text(each, names) for each in sample["differences"]]
-        for gap in found["gaps"]:
-            gap["text"] = WITHHELD
+        found = masked_report(found, frozenset(name for each in declared for name in each.fields))
     groups = found["groups"] = list(found["groups"])
     while groups and len(encode(found)) > REPORT_BYTES_MAX:
         removed = groups.pop()
         found["other"] += removed["count"]
     return found
+
+
+def masked_report(report: dict[str, Any], fields: frozenset[str]) -> dict[str, Any]:
+    """Return a plain report without the values of these fields, which may be paths, and of what may contain them."""
+    names = frozenset(each.partition(".")[0] for each in fields)
+    groups = [
+        {
+            **group,
+            "samples": [
+                {**sample, "differences": [_open_text(each, names) for each in sample["differences"]]}
+                for sample in group["samples"]
+            ],
+        }
+        for group in report["groups"]
+    ]
+    return {**report, "groups": groups, "gaps": [{**gap, "text": WITHHELD} for gap in report["gaps"]]}
 
 
 def _open_text(text: str, sensitive: frozenset[str]) -> str:

@@ -2,7 +2,7 @@
 
 Rule 1: a send only puts its durable step into a queue of `SHADOW_QUEUE_MAX` steps. It never waits for the comparison,
         and an error of it never reaches the send. While the queue is full, steps are dropped and counted.
-Rule 2: one thread steps the new chart. It rests after each comparison, so that it uses no more than its share of a
+Rule 2: one thread steps the new chart. It waits after each comparison, so that it uses no more than its share of a
         core: the threads of one interpreter share it.
 Rule 3: effects are compared by value. The new kernel has no store and no handlers, so none is performed.
 Rule 4: an exception of the new chart's Python is a difference. A call that does not return stops the comparison, and

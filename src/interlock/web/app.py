@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.runtime import Runtime
-from interlock.web.api import audit, entities, entity, jobs, kinds, session, simulation, streams, work
+from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from interlock.web.http.endpoint import BASE, Endpoint, route
@@ -39,6 +39,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *work.ENDPOINTS,
     *audit.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *reports.ENDPOINTS,
     *simulation.ENDPOINTS,
     *streams.ENDPOINTS,
 )

@@ -39,6 +39,8 @@ ADDRESSES = (
     "/sagas",
     "/bulk",
     "/audit",
+    "/reports",
+    "/reports/{report}",
     "/simulator",
 )
 """Addresses of pages; the script reads from the address which page to show."""

@@ -241,7 +241,7 @@ async def test_other_processes_can_read_the_report(address: str, tmp_path: Path)
 
 
 async def test_sensitive_values_are_not_in_the_saved_report(tmp_path: Path) -> None:
-    text = WRONG.replace("  open:\n", "  open:\n    sensitive: {fields: [total]}\n")
+    text = WRONG.replace("  open:\n", "  open:\n    sensitive: [total]\n")
     async with orders("memory:", tmp_path) as runtime:
         run = runtime.shadow(interlock.loads(text), share=1)
         await life(runtime, "1")

@@ -149,6 +149,48 @@ async def test_a_wrong_row_is_reported_with_the_fields_that_differ(tmp_path: Pat
     assert "`context` of the stored snapshot differs" in problem.message
 
 
+@pytest.mark.parametrize("body", [b"", b"{}"], ids=["empty", "without fields"])
+@pytest.mark.parametrize("step", [1, 2], ids=["same function", "changed function"])
+async def test_a_deleted_snapshot_in_a_database_is_reported(tmp_path: Path, body: bytes, step: int) -> None:
+    """The row cannot be NULL. Nothing replaces it in silence, neither by a step nor by a refold."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    async with opened(url, meter()) as runtime:
+        await runtime.create("meter/1")
+        await runtime.send("meter/1", "read")
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database, database:
+        with pytest.raises(sqlite3.IntegrityError):
+            database.execute("UPDATE entity SET snapshot = NULL")
+        database.execute("UPDATE entity SET snapshot = ?", (body,))
+    async with opened(url, meter(step)) as runtime:
+        with pytest.raises(CorruptionError):
+            await runtime.send("meter/1", "read")
+        problem = (await runtime.verify("meter/1")).problem
+        report = await runtime.refold("meter", reason="a test")
+
+    assert problem is not None
+    assert problem.is_corruption
+    assert (0, 1) == (report.entities, len(report.gaps))
+
+
+async def test_a_lost_state_file_is_replayed_by_its_own_chart_and_a_refold_says_what_differs(tmp_path: Path) -> None:
+    """Deleting a snapshot does not bring a corrected chart into use: only a refold does, and it leaves an entry."""
+    text = METER.replace("[{assign: count}]", '[{assign: {n: "= context.n + 1"}}]')
+    old, fixed = interlock.loads(text), interlock.loads(text.replace("n + 1", "n + 2"))
+    url = f"file://{tmp_path}/x"
+    async with opened(url, old) as runtime:
+        await runtime.create("meter/1")
+        await runtime.send("meter/1", "read")
+    _lose_snapshots(tmp_path)
+    async with opened(url, fixed) as runtime:
+        before = await runtime.state("meter/1")
+        report = await runtime.refold("meter", reason="twice as much")
+        after = await runtime.state("meter/1")
+        entries = await runtime.journal("meter/1")
+
+    assert ({"n": 1}, {"n": 2}, 1) == (before.context, after.context, report.corrected)
+    assert ("refold", "twice as much") == (entries[-1].reason, entries[-1].reason_given)
+
+
 class _Earlier:
     """A store as an earlier release writes it: entries have no hash."""
 

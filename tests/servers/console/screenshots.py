@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import interlock
-from tests.servers.console.worlds import interrupted
+from tests.servers.console.worlds import interrupted, reported
 from tests.support.browsers import ARGUMENTS, CHROMIUM, Visitor, served
 from tests.unit.web.consoles import ORDER
 
@@ -40,6 +40,7 @@ PAGES = {
     "sagas": "/sagas",
     "bulk": "/bulk",
     "audit": "/audit",
+    "reports": "/reports",
     "diff": "/k/order/diff",
     "simulate": "/k/order/simulate",
     "simulator": "/simulator",
@@ -75,7 +76,7 @@ def main(folder: Path) -> None:
     with sync_playwright() as driver, TemporaryDirectory() as place:
         browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=list(ARGUMENTS))
         try:
-            for name, world in {"none": none, "one": one, "demo": demo}.items():
+            for name, world in {"none": none, "one": one, "reported": compared, "demo": demo}.items():
                 home = Path(place) / name
                 home.mkdir()
                 with world(home) as link:
@@ -101,6 +102,14 @@ def one(home: Path) -> Iterator[str]:
     interrupted(home)
     (home / "next.yaml").write_text(NEXT, encoding="utf-8")
     with served(home, "sqlite:///o.db", "--chart", "order.yaml", "--chart", "next.yaml") as link:
+        yield link
+
+
+@contextmanager
+def compared(home: Path) -> Iterator[str]:
+    """A server with the reports of a shadow run, a shadow replay and a refold."""
+    reported(home)
+    with served(home, "sqlite:///o.db", "--chart", "account.yaml") as link:
         yield link
 
 
@@ -140,6 +149,8 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
         pages["entity"] = found
     if world == "demo":
         worked(visitor)
+    if world == "reported":
+        pages = {"reports": "/reports", **dict(enumerated(visitor))}
     for name, path in pages.items():
         visitor.open(path)
         if name == "bulk" and world != "none":
@@ -157,6 +168,13 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
         tab.emulate_media(color_scheme="light")
     tab.close()
     context.close()
+
+
+def enumerated(visitor: Visitor) -> Iterator[tuple[str, str]]:
+    """The pages of the saved reports."""
+    tab = visitor.open("/reports")
+    for number, link in enumerate(tab.query_selector_all("main a.row"), start=1):
+        yield f"report-{number}", link.get_attribute("href")
 
 
 def played(tab: Any) -> None:

@@ -23,6 +23,7 @@ from interlock.model.journal.work import WorkId
 from interlock.operate.jobs.job import Bulk
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import Settlement, WorkQuery
+from interlock.runtime.reports import StoredReport, plain_report, save_report
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
@@ -34,6 +35,7 @@ BEGAN_MS = 1_000_000_000_000
 HIDDEN = "fraud"
 FRAUD = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n").replace("kind: order", f"kind: {HIDDEN}")
 JOB = "2001-09-hiddenjob000"
+REPORT = "refold-0123456789abcdef"
 PAYER = {"id": "till", "roles": ["payments"]}
 EVE = {"id": "eve", "roles": []}
 ALMOST_ALL = tuple(each for each in RIGHTS if each != "read:sensitive")
@@ -70,6 +72,25 @@ async def jobs_over_it(client: Client) -> None:
     jobs._dry_runs[JOB] = jobs._dry_runs.pop(first)
 
 
+async def report_on_it(client: Client) -> None:
+    """Save a report on the hidden kind."""
+    runtime = client.runtime
+    report = plain_report(await runtime.preview_refold(HIDDEN))
+    stored = StoredReport(
+        id=REPORT,
+        what="refold",
+        kind=HIDDEN,
+        revision="b1.x",
+        label=None,
+        who="eve",
+        began_ms=BEGAN_MS,
+        saved_ms=BEGAN_MS,
+        running=False,
+        report=report,
+    )
+    await save_report(runtime.entities, runtime.sender, stored)
+
+
 @asynccontextmanager
 async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_ALL) -> AsyncIterator[Client]:
     """A console on a store with orders, with or without the hidden kind, for a caller with these rights."""
@@ -85,6 +106,7 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
             for number in (1, 2):
                 await client.runtime.send(f"{HIDDEN}/{number}", "parcel.shipped", principal=EVE)
             await jobs_over_it(client)
+            await report_on_it(client)
         clock.time_ms = BEGAN_MS + 120_000
         refusals, count = client.runtime.store.refusals_before, 6 if hidden else 2  # type: ignore[attr-defined]  # its own
 
@@ -97,7 +119,7 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
 
 # Requests, generated from the endpoint table
 
-PATHS = {"kind": "{kind}", "entity": "{kind}/1", "job": JOB, "act": "pause"}
+PATHS = {"kind": "{kind}", "entity": "{kind}/1", "job": JOB, "act": "pause", "report": REPORT}
 VALUES: dict[str, Any] = {
     "kind": "{kind}",
     "entity": "{kind}/1",
@@ -259,6 +281,7 @@ async def test_comparison_detects_the_hidden_kind_for_users_who_may_see_it(tmp_p
         "work",
         "refusals",
         "jobs",
+        "reports",
         "send",
         "accepted",
         "verify",

@@ -3,7 +3,8 @@
 Rule 1: nothing is written, and no effect is performed.
 Rule 2: one entity is in memory at a time, and its journal is read by page. Each entity is compared at most once.
 Rule 3: recorded steps are repeated by the definition that wrote them, and must give what their entries record.
-        Otherwise the entity is left out from there on, and the report says so (`gaps`).
+        Otherwise the entity is left out from there on, and the report says so (`gaps`). The same holds if they do not
+        lead to the snapshot whose hash the journal has.
 Rule 4: an entity is compared up to the version at which it is listed.
 Rule 5: refused events are not in journals, so that an event which only the new definition accepts is not found here.
 """
@@ -23,6 +24,7 @@ from interlock.model.step import Step
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
 from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
+from interlock.runtime.history.replay import DIGEST, DIGEST_HINT, as_recorded, digest_problem
 from interlock.runtime.revisions import Revisions
 
 
@@ -84,7 +86,8 @@ class ShadowReplay:
         except (CorruptionError, UnavailableError) as error:
             self.tally.add_gap(error.code, error.message, row.entity)
         else:
-            self.tally.add_entity(is_ended=row.ended is not None)
+            if walk.is_proven():
+                self.tally.add_entity(is_ended=row.ended is not None)
 
 
 class _EntityWalk:
@@ -97,6 +100,7 @@ class _EntityWalk:
         self._recorded: Snapshot | None = None
         self._new: Snapshot | None = None
         self._comparer: StepComparer | None = None
+        self._last: tuple[Entry, RecordedSource] | None = None
 
     def compare(self, entry: Entry, source: RecordedSource) -> bool:
         """Compare one entry; return False when the entity cannot be followed any further."""
@@ -111,12 +115,30 @@ class _EntityWalk:
         step = found
         if source.comparer is not self._comparer or entry.event.name == MOVED:
             self._comparer, self._new = source.comparer, None
-        self._recorded = step.snapshot
+        self._recorded, self._last = as_recorded(step.snapshot, entry), (entry, source)
         if entry.event.name != MOVED:
             compared = source.comparer.compare(self._new, before, entry.event, step)
             self._new = compared.next
             self._tally.add(source.comparer, self._entity, entry, compared)
         return True
+
+    def is_proven(self) -> bool:
+        """Whether the recorded steps led to the snapshot whose hash the journal has; otherwise, report it.
+
+        A function that has changed, or is impure, gives another context than it gave then.
+        """
+        if self._last is None or self._recorded is None:
+            return True
+        entry, source = self._last
+        if digest_problem(entry, self._recorded) is None:
+            return True
+        if source.is_new:
+            step = Step(self._recorded, entry.effects, entry.outcome, entry.reason)
+            other = Difference("context", "as its hash records", "another, by functions of the same names")
+            self._tally.add_divergence(self._entity, entry, Comparison(recorded=step, new=step, differences=(other,)))
+        else:
+            self._tally.add_gap(DIGEST, DIGEST_HINT, self._entity, about=entry.revision)
+        return source.is_new
 
     def _report_other(self, entry: Entry, step: Step, source: RecordedSource) -> None:
         """Report an entry that the new definition does not give again although it has the revision that wrote it.

@@ -10,6 +10,7 @@ import "/static/pages/entity.js";
 import "/static/pages/work.js";
 import "/static/pages/audit.js";
 import "/static/pages/bulk.js";
+import "/static/pages/reports.js";
 import "/static/pages/simulator.js";
 
 const LINKS = [
@@ -18,6 +19,7 @@ const LINKS = [
   ["/sagas", "Sagas"],
   ["/bulk", "Bulk send"],
   ["/audit", "Audit"],
+  ["/reports", "Reports"],
   ["/simulator", "Simulator"],
 ];
 const KEYS = [
@@ -27,6 +29,7 @@ const KEYS = [
   ["g s", "Sagas"],
   ["g b", "Bulk send"],
   ["g a", "Audit"],
+  ["g r", "Reports"],
   ["g m", "Simulator"],
   ["j k", "Next and previous row"],
   ["← →", "Previous and next version"],
@@ -161,7 +164,7 @@ addEventListener("keydown", (event) => {
   } else if (typing || event.altKey) return;
   const pair = prefix + event.key;
   prefix = event.key === "g" ? "g" : "";
-  const pages = {go: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gm: "/simulator"};
+  const pages = {go: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gr: "/reports", gm: "/simulator"};
   if (pages[pair]) go(pages[pair]);
   else if (event.key === "/" || (event.key === "k" && (event.metaKey || event.ctrlKey)))
     document.getElementById("search").focus();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -152,6 +153,30 @@ async def test_other_functions_under_the_same_revision_are_a_difference() -> Non
         (each.event, each.parts, each.count) for each in report.groups
     ]
     assert () == report.gaps
+
+
+async def test_a_changed_assign_function_is_never_silent() -> None:
+    """The journal has the hash of each snapshot, so another context than the recorded one is noticed."""
+    text = SHOP.replace('{assign: {total: "= context.total + event.data.price"}}', "{assign: added}")
+    recorded, fixed, newer = loads(text), loads(text), loads(text.replace("pay: {}", "pay: {}, more: {}"))
+    for chart, factor in ((recorded, 1), (fixed, 2), (newer, 2)):
+
+        @chart.assign("added")
+        def added(context: Any, event: Any, factor: int = factor) -> dict[str, Any]:
+            return {"total": context["total"] + factor * event.data["price"]}
+
+    runtime = Runtime(Forged(), registry([recorded]), StillClock())
+    await fill(runtime, 2)
+    same, _ = await replay(runtime.store, recorded)
+    report, _ = await replay(runtime.store, fixed)
+    revisions = Revisions(registry([fixed]), runtime.store, StillClock())
+    other = ShadowReplay(runtime.store, newer.kernel, revisions, now_ms=NOW_MS)
+    assert 2 == len([each async for each in other.run()])
+
+    assert "none" == same.verdict
+    assert ("divergent", 1) == (report.verdict, report.divergences)  # 0 twice is 0
+    assert [("context",)] == [each.parts for each in report.groups]
+    assert [("snapshot.digest", 1)] == [(each.code, each.count) for each in other.tally.report().gaps]
 
 
 async def test_archived_and_damaged_journals_are_gaps() -> None:
