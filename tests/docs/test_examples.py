@@ -16,7 +16,7 @@ import pytest
 from tests.docs.pages import Block, Command, blocks, commands, pages
 from tests.tidy.tracked import name
 
-OURS = re.compile(r"^(?:interlock|python3? (?:-m interlock|manage\.py))\b")
+OURS = re.compile(r"^(?:interlock|python3? (?:-m (?:interlock|alembic)|manage\.py|try_it\.py))\b")
 ASKS_FOR_EXIT_CODE = "echo $?"
 
 

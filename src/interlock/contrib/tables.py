@@ -38,22 +38,45 @@ def include_name(
 def upgrade(connection: Any, *, prefix: str = SHARED_PREFIX, schema: str = SCHEMA) -> int:
     """Create or upgrade the tables of a store on an open connection, in its transaction; return the schema number.
 
-    `connection` is a connection of sqlite3 or psycopg, a Connection of SQLAlchemy (Alembic: `op.get_bind()`) or a
-    connection of Django (`schema_editor.connection`). Opening the store then finds nothing to do, and `?migrate=0` in
-    its address makes sure of that. On SQLite, an empty `prefix` is for a file that has no other tables.
+    `connection` is a connection of sqlite3 or psycopg, a Connection of SQLAlchemy (Alembic: `op.get_bind()`), also one
+    inside `run_sync` of its asyncio classes, or a connection of Django (`schema_editor.connection`). Opening the store
+    then finds nothing to do, and `migrate=False` makes sure of that. On SQLite, an empty `prefix` is for a file that
+    has no other tables, and a connection in autocommit, as Alembic has there, commits the tables here.
+
+    Raises UsageError for tables of a newer release, and on PostgreSQL outside a transaction.
     """
     driver = _driver_connection(connection)
     if isinstance(driver, sqlite3.Connection):
-        from interlock.stores.sqlite.connection import migrate_joined
+        return _upgrade_file(driver, prefix)
+    package = type(driver).__module__.partition(".")[0]
+    if _is_asynchronous(connection) and package == "aiosqlite":
+        from interlock.runtime.join.drivers import run_in_aiosqlite
 
-        return migrate_joined(driver, prefix)
-    if type(driver).__module__.partition(".")[0] == "psycopg":
-        from interlock.stores.postgres.joined_migration import migrate_joined as migrate_on_server
+        adapted = connection.connection.dbapi_connection
+        number: int = adapted.run_async(lambda inner: run_in_aiosqlite(inner, lambda ours: _upgrade_file(ours, prefix)))
+        return number
+    if _is_asynchronous(connection) and package in {"asyncpg", "psycopg"}:
+        from interlock.stores.postgres.joined_migration import AdaptedMigration, migrate_joined
 
-        return migrate_on_server(driver.cursor(), schema)
-    hint = "pass a connection of sqlite3 or psycopg 3, or one of SQLAlchemy or Django that uses them"
+        return migrate_joined(AdaptedMigration(connection), schema)
+    if package == "psycopg" and not hasattr(driver, "__aenter__"):
+        from interlock.stores.postgres.joined_migration import PsycopgMigration, migrate_joined
+
+        return migrate_joined(PsycopgMigration(driver), schema)
+    hint = "pass a connection of sqlite3 or psycopg 3, or one of SQLAlchemy or Django"
     what = f"{type(driver).__module__}.{type(driver).__qualname__}"
     raise UsageError(f"cannot create tables on `{what}`", code="join.unsupported", hint=hint)
+
+
+def _upgrade_file(connection: sqlite3.Connection, prefix: str) -> int:
+    from interlock.stores.sqlite.connection import migrate_joined
+
+    return migrate_joined(connection, prefix)
+
+
+def _is_asynchronous(connection: Any) -> bool:
+    """Whether it is a Connection of SQLAlchemy for an asynchronous driver."""
+    return bool(getattr(getattr(connection, "dialect", None), "is_async", False))
 
 
 def upgrade_statements(database: str, *, prefix: str = SHARED_PREFIX, schema: str = SCHEMA) -> list[str]:

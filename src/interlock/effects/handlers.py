@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,9 @@ from msgspec import Struct
 from interlock.effects.failed_attempts import FailedAttempt
 from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
 from interlock.effects.lanes import RunningWork
+from interlock.effects.pauses import HandlerPause, HandlerPauses, pause_end_ms, pause_of
 from interlock.effects.retry import (
+    LONGEST_WAIT,
     Failure,
     GiveUp,
     HandlerDefaults,
@@ -108,6 +111,15 @@ class Attempt(Struct, frozen=True):
         """Whether the result is no longer needed: the state that requested it was exited."""
         return self.cancel_requested.is_set()
 
+    def pause(self, *, until: timedelta | datetime | str, reason: str = "") -> HandlerPause:
+        """Return what to raise when the service is overloaded: `raise attempt.pause(until=timedelta(seconds=30))`.
+
+        `until` is a duration, such as "30s", or a datetime with its zone, at most a day away. It is not a failure and
+        uses no try: the effect runs again under its key. Until then no worker starts this handler, for any entity;
+        other processes notice it within a second. Raises UsageError for an invalid `until`.
+        """
+        return pause_of(until, reason)
+
     def heartbeat(self, details: Any = None) -> None:
         """Report that this attempt is alive, and its progress: small plain JSON, given to the next attempt if needed.
 
@@ -134,7 +146,9 @@ class HandlerRunner:
         heartbeats: Mapping[str, int] | None = None,
         defaults: Mapping[str, HandlerDefaults] | None = None,
         work: WorkQueue | None = None,
+        pauses: HandlerPauses | None = None,
     ) -> None:
+        self._pauses = pauses or HandlerPauses(clock, None)
         self._functions = functions
         self._cpu_handlers = cpu_handlers
         self._coroutines = frozenset(name for name, each in functions.items() if is_asynchronous(each))
@@ -177,6 +191,8 @@ class HandlerRunner:
                     raise
                 _log.error("cannot start a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._postpone(work)
+            if isinstance(outcome, _Paused):
+                return await self._pause(work, outcome.failure)
             if not isinstance(outcome, _Value):
                 self._record_failure(work, outcome.failure, started_ms)
         else:
@@ -194,6 +210,14 @@ class HandlerRunner:
         duration_ms = max(0, self._clock.now_ms() - started_ms)
         number = work.claim.attempt
         work.fail_attempt(FailedAttempt(number, started_ms, duration_ms, failure.code, failure.message))
+
+    async def _pause(self, work: RunningWork, failure: Failure) -> Settlement:
+        """Run it again when the pause of its handler ends; this does not count as an attempt."""
+        now_ms = self._clock.now_ms()
+        end_ms = pause_end_ms(now_ms, wait_ms=failure.pause_ms, until_ms=failure.pause_until_ms)
+        await self._pauses.pause(work.claim.work.name, end_ms)
+        facts = work.facts(code=failure.code, message=failure.message)
+        return Settlement(work.claim, "again", end_ms, error=facts, without_failure=True, started=False)
 
     def _postpone(self, work: RunningWork) -> Settlement:
         """Try later; this does not count as an attempt."""
@@ -221,7 +245,7 @@ class HandlerRunner:
 
     # One attempt
 
-    async def _attempt(self, work: RunningWork, details: Any) -> _Value | _RetryLater | GiveUp:
+    async def _attempt(self, work: RunningWork, details: Any) -> _Value | _RetryLater | _Paused | GiveUp:
         claim = work.claim
         function = self._functions[claim.work.name]
         attempt = Attempt(
@@ -246,10 +270,11 @@ class HandlerRunner:
             ):
                 raise  # it is postponed: the handler may not have been called
             raised = error.__cause__ if isinstance(error, HandlerFailed) else error
-            if raised is not None and not isinstance(raised, InterlockError):
+            if raised is not None and not isinstance(raised, InterlockError | HandlerPause):
                 facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
                 _log.warning("a handler raised", exc_info=raised, extra=facts)
-            return self._decide(work.claim, failure_from(error))
+            failure = failure_from(error)
+            return _Paused(failure) if failure.is_pause else self._decide(work.claim, failure)
         if isinstance(result, Failure):  # stopped; while it still runs no second attempt may start
             return GiveUp(result) if work.is_running else self._decide(work.claim, result)
         stored = handler_result(attempt.name, result)
@@ -357,10 +382,13 @@ class HandlerRunner:
         return defaults.timeout_ms if timeout_ms is None and defaults is not None else timeout_ms
 
     def _retry_facts(self, claim: Claim) -> dict[str, int]:
-        """Return how often the work is tried again, where the chart does not say it: other processes show that."""
+        """Return how often and how late the work is tried again, where the chart does not say it.
+
+        Other processes show that, and must not take the wait for the mistake of a clock.
+        """
         defaults = self._defaults_of(claim)
         policy = None if defaults is None or claim.work.body.get("retry") is not None else defaults.policy
-        return {} if policy is None else {"retries": policy.retries_max}
+        return {} if policy is None else {"retries": policy.retries_max, LONGEST_WAIT: round(policy.backoff.ms_max)}
 
     def _key(self, claim: Claim) -> str:
         return f"{self._key_prefix}{attempt_key(claim.work, claim.entity, claim.attempt)}"
@@ -440,6 +468,12 @@ class _RetryLater(Struct, frozen=True):
     """The next attempt may start at this time; the failure of this one is stored meanwhile."""
 
     next_ms: int
+    failure: Failure
+
+
+class _Paused(Struct, frozen=True):
+    """The handler asks to be called later."""
+
     failure: Failure
 
 

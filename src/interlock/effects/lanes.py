@@ -30,6 +30,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt
+from interlock.effects.pauses import HandlerPauses
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
@@ -160,7 +161,9 @@ class LaneWorker:
         names: tuple[str, ...] | None = None,
         lease_ms: int = LEASE_MS,
         gate: AdmissionGate | None = None,
+        pauses: HandlerPauses | None = None,
     ) -> None:
+        self._pauses = pauses
         self._queue = queue
         self._lane = lane
         self._perform = perform
@@ -276,8 +279,11 @@ class LaneWorker:
             return _Claimed.NOT_NOW
         room, now_ms = self._running_max - len(self._running), self._clock.now_ms()
         try:
+            names = await self._running_names()
+            if names == ():
+                return _Claimed.NOTHING
             claims = await self._queue.claim(
-                self._lane, self._names, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms, limit=room
+                self._lane, names, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms, limit=room
             )
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
             self._log_failure("work cannot be claimed", error)
@@ -295,6 +301,12 @@ class LaneWorker:
             self._running_by_id.setdefault((claim.entity, claim.work.id), []).append(work)
             task.add_done_callback(self._on_done)
         return _Claimed.SOME if claims else _Claimed.NOTHING
+
+    async def _running_names(self) -> tuple[str, ...] | None:
+        """Return the names whose work may be claimed now: without those of paused handlers."""
+        if self._pauses is None or self._names is None:
+            return self._names
+        return await self._pauses.running_names(self._names)
 
     def _is_ours_again(self, claim: Claim) -> bool:
         """Whether this process runs the work already: its lease expired while the process was suspended."""
@@ -322,10 +334,14 @@ class LaneWorker:
 
     async def _until_due_ms(self) -> float | None:
         try:
-            next_ms = await self._queue.next_due_ms(self._lane, self._names)
+            names = await self._running_names()
+            next_ms = None if names == () else await self._queue.next_due_ms(self._lane, names)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
             self._log_failure("the next due work cannot be read", error)
             return None
+        pause_ms = None if self._pauses is None else self._pauses.next_end_ms()
+        if pause_ms is not None:
+            next_ms = pause_ms if next_ms is None else min(next_ms, pause_ms)
         if next_ms is None:
             return None
         wait_ms = next_ms - self._clock.now_ms()

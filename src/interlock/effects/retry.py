@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from interlock.effects.pauses import PAUSED, HandlerPause
 from interlock.errors import (
     CorruptionError,
     DefinitionError,
@@ -48,6 +49,10 @@ TERMINAL = (
 """The errors by which a handler says that nothing was done and that a retry will not help."""
 
 
+LONGEST_WAIT = "wait_ms_max"
+"""What is stored with failed work whose policy is a default of the program: other processes do not know that one."""
+
+
 class RetryPolicy(Struct, frozen=True):
     """How an effect is tried again: tries after the first, the waits between them, and the codes it applies to."""
 
@@ -66,6 +71,13 @@ class Failure(Struct, frozen=True):
     code: str
     message: str
     done: Literal["no", "unknown"] = "unknown"
+    pause_ms: int | None = None
+    pause_until_ms: int | None = None
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether the handler only asks to be called later, after `pause_ms` or at `pause_until_ms`: not a failure."""
+        return self.pause_ms is not None or self.pause_until_ms is not None
 
 
 class HandlerFailed(Exception):
@@ -182,6 +194,8 @@ def failure_from(error: BaseException) -> Failure:
     """Return the failure that an exception of a handler describes."""
     if isinstance(error, HandlerFailed):
         return error.failure
+    if isinstance(error, HandlerPause):
+        return Failure(PAUSED, error.reason, "no", error.wait_ms, error.until_ms)
     return Failure(code_of(error), describe(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 

@@ -5,9 +5,10 @@ Timers are not judged here: their delay comes from the chart, and only the entry
 
 from __future__ import annotations
 
-from interlock.effects.retry import policy_of
+from interlock.effects.pauses import PAUSED
+from interlock.effects.retry import LONGEST_WAIT, policy_of
 from interlock.model.journal.work import CHILD_WORK
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, PAUSE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
 
 ENDING = "child.ending"
@@ -32,11 +33,15 @@ def _longest_ms(row: WorkRow) -> float | None:
     if row.owner is not None:
         return LEASE_MS_MAX
     lane, body = row.work.id.lane, row.work.body
-    if lane == "timer" or (isinstance(row.error, dict) and row.error.get("code") == ENDING):
+    stored = row.error if isinstance(row.error, dict) else {}
+    if lane == "timer" or stored.get("code") == ENDING:
         return None
     if lane != "effect":
         return SEND_BACKOFF_MS_MAX
     if not isinstance(body, dict):
         return 0
+    if stored.get("code") == PAUSED:
+        return PAUSE_MS_MAX
     timeout_ms = body.get("timeout_ms") or 0 if row.work.name == CHILD_WORK else 0
-    return max(policy_of(row.work).backoff.ms_max, timeout_ms)
+    default_ms = stored.get(LONGEST_WAIT)
+    return max(policy_of(row.work).backoff.ms_max, timeout_ms, default_ms if type(default_ms) is int else 0)

@@ -150,6 +150,12 @@ SNAPSHOTS_CACHED_MAX = 10_000
 ATTEMPTS_MAX = 50
 """Attempts at one effect, including those whose worker died: an effect that kills its worker must end."""
 
+PAUSE_MS_MIN = 100
+"""The shortest pause of a handler: one that ends immediately would call a busy service again and again."""
+
+PAUSE_MS_MAX = 86_400_000
+"""The longest pause of a handler, a day: a service that answers nonsense must not stop work for years."""
+
 FAILURE_TEXT_LENGTH_MAX = 500
 """Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
 
@@ -421,8 +427,17 @@ role reach every process, for one small read in ten seconds."""
 UPGRADE_PAIRS_MAX = 256
 """Pairs of revisions whose difference a process keeps to carry entities: as many as compiled definitions."""
 
-MIGRATION_RUNNING_MAX = 32
-"""Entities that a migration moves at the same time: an eighth of a batch of a store, so clients share all."""
+MIGRATION_RUNNING_MAX = 64
+"""Entities that a migration moves at the same time: a quarter of a batch of a store, so clients share every batch."""
+
+MAPPING_PLACES_MAX = 100
+"""Places that a mapping lists for one state: more than a person decides."""
+
+MAPPING_PLACEMENTS_MAX = 2_000
+"""Placements of active states that are checked before a migration. The dry run checks those that entities have."""
+
+MIGRATION_STAYS_MAX = 100_000
+"""Entities that a migration remembers because they stay, so that it does not decide again until they change."""
 
 MIGRATION_GROUPS_MAX = 1_000
 """Groups of a migration's report: more than a person reads. Further entities are counted."""

@@ -33,11 +33,16 @@ JOB_FILE = Path(__file__).with_name("console_job.yaml")
 REPORT_KIND = "interlock-report"
 """The kind of saved reports of shadow runs, shadow replays and refolds."""
 
-REPORT_FILE = Path(__file__).with_name("report.yaml")
+MIGRATION_KIND = "interlock-migration"
+"""The kind of migrations: what they do, who asked for them, and how far they are."""
 
 CONSOLE_ROLE = "interlock.console"
 
-_BUILTIN_FILES = {JOB_KIND: JOB_FILE, REPORT_KIND: REPORT_FILE}
+_BUILTIN_FILES = {
+    JOB_KIND: JOB_FILE,
+    REPORT_KIND: Path(__file__).with_name("report.yaml"),
+    MIGRATION_KIND: Path(__file__).with_name("migration.yaml"),
+}
 
 BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
@@ -144,12 +149,12 @@ def kind_hint(kind: str, known: Collection[str]) -> str:
 
 def builtin_kernel(kind: str) -> Kernel | None:
     """Return the chart of a kind that belongs to the package; None for any other kind."""
-    return _own_kernel(kind) if kind in BUILTIN_KINDS else None
+    return _builtin_kernel(kind) if kind in BUILTIN_KINDS else None
 
 
 @cache
-def _own_kernel(kind: str) -> Kernel:
-    # Imported when needed: a runtime without jobs and reports does not load the YAML reader for them.
+def _builtin_kernel(kind: str) -> Kernel:
+    # Imported when needed: a runtime that uses none of them does not load the YAML reader.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
     from interlock.evolve.identity import named

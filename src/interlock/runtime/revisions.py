@@ -34,6 +34,7 @@ from interlock.evolve.labels import is_lower, is_within
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.document.document import Document
 from interlock.model.known_charts import remember_chart
 from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
 from interlock.model.snapshot import Snapshot
@@ -444,6 +445,16 @@ class Revisions:
             names=edition.names,
             written_name=edition.written_name,
         )
+
+    async def document(self, kind: str, revision: str) -> Document | None:
+        """Return the document of a revision, without compiling it; None if it cannot be read here."""
+        from interlock.definition.json.format import read_json
+
+        own = self.charts.find(kind, revision)
+        if own is not None and own.chart.document is not None:
+            return own.chart.document
+        found = await self.definition(kind, revision)
+        return None if found is None else read_json(found.body, source=f"<{kind} {revision}>").document
 
     # The index
 

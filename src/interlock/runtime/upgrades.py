@@ -24,6 +24,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.evolve.labels import is_lower, is_within
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.document.document import Document
 from interlock.model.limits import SNAPSHOTS_CACHED_MAX, UPGRADE_PAIRS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Edition, newest_edition, outdated_editions
@@ -162,7 +163,17 @@ class Upgrades:
         will_be_saved = is_preview and not is_outdated and sequence_of(editions, newest.chart) is None
         if not (will_be_saved or is_later(editions, newest.chart, than=old)):
             return None
-        return self._compare(old, newest, label)
+        return self._compare(old, newest, label, await self._between(editions, old, newest.chart))
+
+    async def _between(self, editions: tuple[Edition, ...], old: Chart, new: Chart) -> list[Document]:
+        """Return the definitions between two that rename states, as the store orders them, without unreadable ones."""
+        first, last = sequence_of(editions, old) or 0, sequence_of(editions, new)
+        order = {each.revision: each.sequence for each in reversed(editions)}  # the first edition of each
+        inside = sorted(
+            (sequence, name) for name, sequence in order.items() if first < sequence < (last or sequence + 1)
+        )
+        found = [await self._revisions.document(old.kind, name) for _, name in inside]
+        return [each for each in found if each is not None and each.renamed]
 
     async def _old_chart(self, kind: str, revision: str) -> Chart | None:
         """Return the chart of a revision, if it is known exactly: a compatible one cannot say what changed."""
@@ -172,7 +183,7 @@ class Upgrades:
             return None
         return found.chart if found.chart.is_revision(revision) and found.chart.document is not None else None
 
-    def _compare(self, old: Chart, newest: Kernel, label: str) -> Carrier:
+    def _compare(self, old: Chart, newest: Kernel, label: str, between: list[Document]) -> Carrier:
         # Imported when needed: a runtime with pinned charts compares none.
         from interlock.evolve.carry import Carrier
 
@@ -185,6 +196,7 @@ class Upgrades:
             newest,
             old_names=(old.revision, *old.other_names),
             written=behaviour_of(new),
+            between=between,
         )
         breaking = [each for each in carrier.diff.changes if each.review == "breaking"]
         if breaking and new.compatible is not None and is_within(label, new.compatible):

@@ -18,7 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from inspect import iscoroutine
 from typing import Any
 
@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
 from interlock.effects.handlers import Attempt, Handler, attempt_key, handler_result
+from interlock.effects.pauses import pause_end_ms
 from interlock.effects.retry import (
     Failure,
     GiveUp,
@@ -144,6 +145,7 @@ class Simulation:
         self._queue: deque[tuple[str, Work]] = deque()
         self._rows: dict[str, _Row] = {}
         self._due: list[_Due] = []
+        self._paused: dict[str, int] = {}
         self._order = 0
         self._inline: dict[int, dict[str, Kernel]] = {}
         self._authorizers: dict[int, Authorizer] = {}
@@ -404,6 +406,10 @@ class Simulation:
     # Handlers and children
 
     def _run_effect(self, row: _Row) -> None:
+        end_ms = self._paused.get(row.work.name, 0)
+        if end_ms > self.time_ms:
+            self._schedule(row.entity, end_ms, row.work.id, attempt=row.attempt, is_retry=True)
+            return
         timeout_ms = self._timeout_ms(row)
         if timeout_ms is not None:
             self._schedule(row.entity, self.time_ms + timeout_ms, row.work.id, attempt=row.attempt)
@@ -436,7 +442,18 @@ class Simulation:
             self._succeed(row, stored)
 
     def _fail_attempt(self, row: _Row, failure: Failure) -> None:
-        """An attempt failed: the next one starts when the policy of the effect says so, if there is one."""
+        """An attempt failed: the next one starts when the policy of the effect says so, if there is one.
+
+        One that paused its handler starts again when the pause ends, and has no timeout until then.
+        """
+        if failure.is_pause:
+            end_ms = pause_end_ms(self.time_ms, wait_ms=failure.pause_ms, until_ms=failure.pause_until_ms)
+            self._paused[row.work.name] = max(end_ms, self._paused.get(row.work.name, 0))
+            attempt = row.entity, row.work.id, row.attempt
+            self._due = [each for each in self._due if (each.entity, each.work_id, each.attempt) != attempt]
+            heapify(self._due)
+            self._schedule(row.entity, self._paused[row.work.name], row.work.id, attempt=row.attempt, is_retry=True)
+            return
         decision = decide_retry(
             policy_of(row.work, self._defaults_of(row)),
             failure,

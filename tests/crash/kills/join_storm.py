@@ -117,16 +117,16 @@ def storm(place: Place, *, rounds: int, seed: int = 1, with_commits_between: boo
     """
     outcome = JoinOutcome(rounds=rounds)
     chance = random.Random(seed)
-    _in_child(lambda: _prepare(place))
+    in_child(lambda: _prepare(place))
     place.setup()
-    plain = _forked(lambda: _send_plain(place))
+    plain = forked(lambda: _send_plain(place))
     try:
         for number in range(rounds):
             point = chance.choice(POINTS) if chance.random() < 0.6 else None
             after = chance.randrange(3)
             wait = chance.uniform(0.0, 0.05)
             reading, writing = os.pipe()
-            program = _forked(partial(_run, place, number, point, after, writing, with_commits_between))
+            program = forked(partial(_run, place, number, point, after, writing, with_commits_between))
             os.close(writing)
             outcome.kills += _end(program, reading, None if point is not None else wait)
             os.close(reading)
@@ -137,7 +137,8 @@ def storm(place: Place, *, rounds: int, seed: int = 1, with_commits_between: boo
     return outcome
 
 
-def _forked(work: Callable[[], None]) -> int:
+def forked(work: Callable[[], None]) -> int:
+    """Run in a child of this process, which ends with it; return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -150,9 +151,9 @@ def _forked(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
-def _in_child(work: Callable[[], None]) -> None:
+def in_child(work: Callable[[], None]) -> None:
     """Run in a child of its own: the process that forks never opens the store."""
-    _, status = os.waitpid(_forked(work), 0)
+    _, status = os.waitpid(forked(work), 0)
     assert status == 0, f"the child ended with {status}"
 
 
@@ -238,7 +239,7 @@ def _compare(place: Place, outcome: JoinOutcome) -> None:
                     if entry.key.startswith("joined-"):
                         print("entry", entry.key, file=lines)
 
-    reader = _forked(read)
+    reader = forked(read)
     os.close(writing)
     with os.fdopen(reading) as lines:
         found = [line.split(maxsplit=1) for line in lines]

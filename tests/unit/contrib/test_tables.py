@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 import sqlalchemy
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 import interlock
-from interlock.contrib.tables import include_name, upgrade
+from interlock.contrib.tables import include_name, upgrade, upgrade_statements
+from interlock.errors import UsageError
 from interlock.stores.sql.schema import newest_schema
 from interlock.testing.join_suite import ORDER
 from tests.conformance.join.programs import DjangoProgram
@@ -31,7 +33,7 @@ def differences(connection: sqlalchemy.Connection, **options: Any) -> list[str]:
 
 def used(url: str) -> int:
     """Open the store without migrations, and use it; the version that an entity reaches."""
-    with interlock.connect(f"{url}?migrate=0", charts=[interlock.loads(ORDER)]) as orders:
+    with interlock.connect(url, charts=[interlock.loads(ORDER)], migrate=False) as orders:
         orders.create("order/1")
         assert orders.verify("order/1").problem is None
         return orders.send("order/1", "paid").version
@@ -104,6 +106,36 @@ def test_a_migration_of_the_application_creates_the_tables_on_a_server() -> None
     assert (('"$user", public',), (None,)) == (path, nothing)
     assert newest_schema("postgres") == number == again
     assert 2 == used(url)
+
+
+def test_a_file_in_autocommit_gets_its_tables_in_one_transaction_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        upgrade(connection)
+        is_open = connection.in_transaction
+
+    assert not is_open
+    assert 2 == used(f"sqlite:///{file}?prefix=interlock_")
+
+
+def test_a_server_connection_in_autocommit_is_refused() -> None:
+    """Each statement would be its own transaction, in which the search path of the store does not hold."""
+    with psycopg.connect(database_or_skip(), autocommit=True) as connection:
+        with pytest.raises(UsageError) as caught:
+            upgrade(connection)
+        tables = connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname IN ('public', 'interlock')")
+        found = tables.fetchone()
+
+    assert ("join.autocommit", (0,)) == (caught.value.code, found)
+
+
+def test_a_connection_of_another_kind_is_refused() -> None:
+    for each in (object(), psycopg.AsyncConnection):
+        with pytest.raises(UsageError) as caught:
+            upgrade(each)
+        assert "join.unsupported" == caught.value.code
+    with pytest.raises(UsageError):
+        upgrade_statements("mysql")
 
 
 def test_django_creates_the_tables(tmp_path: Path) -> None:

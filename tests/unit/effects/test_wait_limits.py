@@ -8,7 +8,7 @@ import pytest
 
 from interlock.effects.wait_limits import ENDING, is_lease_too_long, is_postponed_too_far
 from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkId
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, PAUSE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
 
 NOW = 1_000_000
@@ -28,6 +28,9 @@ ROWS = [
     row(5 * HOUR, body={"id": "x", "timeout_ms": 5 * HOUR}, name=CHILD_WORK),
     row(60_000, body={"id": "x", "timeout_ms": 5 * HOUR}),
     row(0, body="cannot be read"),
+    row(PAUSE_MS_MAX, error={"code": "paused", "message": "429"}),
+    row(3 * HOUR, error={"code": "ConnectionError", "retries": 3, "wait_ms_max": 3 * HOUR}),
+    row(60_000, error={"code": "ConnectionError", "wait_ms_max": "9"}),
     row(SEND_BACKOFF_MS_MAX, "outbox"),
     row(SEND_BACKOFF_MS_MAX, "message"),
     row(LEASE_MS_MAX, owner="w"),
@@ -40,6 +43,9 @@ NAMES = [
     "child",
     "handler",
     "unread",
+    "pause",
+    "default policy",
+    "unread default",
     "send",
     "message",
     "lease",

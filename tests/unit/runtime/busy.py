@@ -16,6 +16,11 @@ def squared(attempt: Attempt) -> dict[str, int]:
     return {"square": attempt.input["number"] ** 2, "pid": os.getpid()}
 
 
+def paused(attempt: Attempt) -> None:
+    """Ask for a later call."""
+    raise attempt.pause(until="5s", reason="429")
+
+
 def refused(attempt: Attempt) -> None:
     """An error that keeps its class."""
     raise RejectedError(f"no {attempt.key}", code="card.unknown")

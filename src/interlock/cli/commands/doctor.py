@@ -41,8 +41,13 @@ from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
 from interlock.stores.registry import Schema, schema_of, without_password
 from interlock.stores.sql.store import SqlStore
-from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
-from interlock.stores.sqlite.store import address
+from interlock.stores.sqlite.connection import (
+    LIBRARY_CHECKPOINTS_SAFELY,
+    LIBRARY_MIN,
+    NETWORK_FILE_SYSTEMS,
+    file_system,
+)
+from interlock.stores.sqlite.store import SqliteStore, address
 
 EXTRAS = {
     "postgres": ("asyncpg", ("postgres", "postgresql")),
@@ -162,6 +167,16 @@ def _sqlite() -> Check:
     return Check("sqlite", "ok", f"library {sqlite3.sqlite_version}")
 
 
+def _shared_file() -> Check:
+    """Whether other programs may checkpoint a file that they share with the store: ours take turns by themselves."""
+    if sqlite3.sqlite_version_info >= LIBRARY_CHECKPOINTS_SAFELY:
+        return Check("shared file", "ok", "the application's tables are in the file of the store")
+    wanted = ".".join(map(str, LIBRARY_CHECKPOINTS_SAFELY))
+    text = f"library {sqlite3.sqlite_version}: checkpoints of the application can damage the file that it shares"
+    fix = f"use SQLite {wanted} or newer, or PRAGMA wal_autocheckpoint = 0 on each connection of the application"
+    return Check("shared file", "warning", text, fix)
+
+
 def _shared_memory() -> Check:
     try:
         mode = select_mode()
@@ -210,6 +225,8 @@ async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
     if bus is not None and bus.startswith("nats:"):
         text = "JetStream confirms a message before it is flushed, unless the server has sync_interval: always"
         yield Check("nats", "warning", text, "set `sync_interval: always` in `jetstream` of the server, or replicate")
+    if isinstance(store, SqliteStore) and store.database.prefix:
+        yield _shared_file()
     if isinstance(store, SqlStore) and not await store.wakeups.arrive():
         text = "notifications do not arrive; workers find the work of other processes by polling, within a second"
         fix = "connect to the server directly, or through a pooler in session mode: LISTEN needs it"

@@ -293,6 +293,7 @@ def _perform(task: dict[str, Any]) -> dict[str, Any]:
             value = call_plain(function, attempt)
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its result
         failure = failure_from(as_exception(error))
-        return {"failed": [failure.code, failure.message, failure.done]}
+        pause = [failure.pause_ms, failure.pause_until_ms]
+        return {"failed": [failure.code, failure.message, failure.done, *pause]}
     stored = handler_result(handler, value)
     return {"failed": [stored.code, stored.message, "unknown"]} if isinstance(stored, Failure) else {"value": stored}

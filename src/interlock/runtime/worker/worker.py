@@ -16,6 +16,7 @@ from interlock.effects.children import Children
 from interlock.effects.handlers import Handler, HandlerRunner
 from interlock.effects.lanes import LaneWorker, Perform, StopReport
 from interlock.effects.outbox import OutboxRelay
+from interlock.effects.pauses import HandlerPauses
 from interlock.effects.publisher import PUBLISHED_MAX, BusPublisher
 from interlock.effects.retry import HandlerDefaults
 from interlock.effects.signatures import check_handler
@@ -45,6 +46,7 @@ class _LoopSpec(NamedTuple):
     gate: AdmissionGate | None
     names: tuple[str, ...] | None = None
     running_max: int = RUNNING_MAX
+    pauses: HandlerPauses | None = None
 
 
 class Worker:
@@ -80,6 +82,7 @@ class Worker:
         if drain_ms is not None:
             runtime.drain_ms = drain_ms
         self._processes = ProcessPool(clock.token())
+        pauses = HandlerPauses(clock, runtime.store.facts)
         self._handlers = HandlerRunner(
             handlers,
             delivery,
@@ -91,10 +94,11 @@ class Worker:
             heartbeats=heartbeats or {},
             defaults=defaults,
             work=work,
+            pauses=pauses,
         )
         children = Children(delivery, clock, work=work)
         specs = {
-            "handlers": _LoopSpec("effect", self._handlers.perform, gate, names=self._handlers.names),
+            "handlers": _LoopSpec("effect", self._handlers.perform, gate, names=self._handlers.names, pauses=pauses),
             "children": _LoopSpec("effect", children.perform, gate, names=(CHILD_WORK,)),
             "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate),
             "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate),
@@ -116,6 +120,7 @@ class Worker:
                 running_max=spec.running_max,
                 names=spec.names,
                 gate=spec.gate,
+                pauses=spec.pauses,
             )
             for name, spec in specs.items()
         }

@@ -1,4 +1,4 @@
-"""Migrations on a connection of the caller: with a blocking cursor, inside the caller's transaction.
+"""Migrations on a connection of the caller, inside the caller's transaction.
 
 Rule: the search path is that of the store for the migrations, and the caller's own again afterwards.
 """
@@ -9,28 +9,106 @@ from typing import Any, Protocol
 
 from interlock.errors import UsageError
 from interlock.stores.postgres.address import check_schema_name
-from interlock.stores.sql.schema import SELECT_SCHEMA, Migration, newest_schema, pending_migrations
+from interlock.stores.sql.join_errors import autocommit_error
+from interlock.stores.sql.schema import (
+    SELECT_SCHEMA,
+    SchemaState,
+    newest_schema,
+    pending_migrations,
+    record_migration,
+)
+
+SELECT_OLDEST_READER_IF_ANY = (
+    "SELECT max(coalesce((to_jsonb(v) ->> 'oldest_reader')::integer, version)) FROM schema_version v"
+)
+"""Also where the column does not exist yet: an error would end the transaction."""
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
 
 
-class Cursor(Protocol):
-    """The part of a cursor of psycopg that is used; statements have no parameters."""
+KEEP_PATH = "SELECT set_config('interlock.search_path', current_setting('search_path'), true);"
+RESTORE_PATH = "SELECT set_config('search_path', current_setting('interlock.search_path'), true);"
+"""In printed statements: those that follow in the transaction find the tables of the application again."""
 
-    def execute(self, query: Any) -> Any:
+FIRST_STATEMENT = "SELECT 1"
+"""SQLAlchemy starts the transaction of the driver with its first statement."""
+
+
+class MigrationConnection(Protocol):
+    """A connection of any driver, whose calls return when they are done. Statements have no parameters."""
+
+    def in_transaction(self) -> bool:
+        """Whether statements are part of a transaction that the caller commits."""
+
+    def run(self, text: str) -> None:
         """Run one statement or several."""
 
-    def fetchone(self) -> Any:
-        """Return the next row."""
+    def value(self, statement: str) -> Any:
+        """Return the only value of a query."""
+
+
+class PsycopgMigration:
+    """A connection of psycopg."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open or starts with the next statement."""
+        return not self._connection.autocommit or self._connection.info.transaction_status != 0
+
+    def run(self, text: str) -> None:
+        """Run one statement or several."""
+        self._connection.cursor().execute(text.encode())
+
+    def value(self, statement: str) -> Any:
+        """Return the only value of a query, whatever the caller's rows are."""
+        cursor = self._connection.cursor()
+        cursor.execute(statement.encode())
+        return _only(cursor.fetchone())
+
+
+class AdaptedMigration:
+    """A Connection of SQLAlchemy whose driver is asyncpg, or psycopg's asyncio class: it waits for their coroutines."""
+
+    def __init__(self, connection: Any) -> None:
+        connection.exec_driver_sql(FIRST_STATEMENT)
+        self._adapted = connection.connection.dbapi_connection
+        self._is_psycopg = hasattr(self._adapted.driver_connection, "info")
+
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        driver = self._adapted.driver_connection
+        is_open: bool = driver.info.transaction_status != 0 if self._is_psycopg else driver.is_in_transaction()
+        return is_open
+
+    def run(self, text: str) -> None:
+        """Run one statement or several."""
+        query = text.encode() if self._is_psycopg else text
+        self._adapted.run_async(lambda driver: driver.execute(query))
+
+    def value(self, statement: str) -> Any:
+        """Return the only value of a query."""
+        if not self._is_psycopg:
+            return self._adapted.run_async(lambda driver: driver.fetchval(statement))
+
+        async def fetch(driver: Any) -> Any:
+            return await (await driver.execute(statement.encode())).fetchone()
+
+        return _only(self._adapted.run_async(fetch))
+
+
+def _only(row: Any) -> Any:
+    return row[0] if isinstance(row, tuple) else next(iter(row.values()))
 
 
 def upgrade_statements(current: int, schema: str, *, place: str) -> list[str]:
     """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
-    pending = pending_migrations("postgres", current, place=place)
-    found = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET LOCAL search_path TO "{schema}";', f"{LOCK};"]
+    pending = pending_migrations("postgres", SchemaState(current), place=place)
+    found = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', KEEP_PATH, f'SET LOCAL search_path TO "{schema}";', f"{LOCK};"]
     for each in pending:
-        found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{_record(each)};"]
-    return found if pending else []
+        found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{record_migration('postgres', each)};"]
+    return [*found, RESTORE_PATH] if pending else []
 
 
 def upgrade_script(current: int, schema: str, *, place: str) -> str:
@@ -39,29 +117,25 @@ def upgrade_script(current: int, schema: str, *, place: str) -> str:
     return "\n".join(("BEGIN;", *statements, "COMMIT;", "")) if statements else ""
 
 
-def _record(migration: Migration) -> str:
-    return f"INSERT INTO schema_version (version, name) VALUES ({migration.number}, '{migration.name}')"  # noqa: S608 - the numbers and names of our own files
+def migrate_joined(connection: MigrationConnection, schema: str) -> int:
+    """Create or upgrade the tables of a schema; return its number.
 
-
-def migrate_joined(cursor: Cursor, schema: str) -> int:
-    """Create or upgrade the tables of a schema; return its number. Raises UsageError for a newer one."""
+    Raises UsageError for a newer one, and outside a transaction, where the search path would not apply.
+    """
     check_schema_name(schema)
-
-    def value(statement: str) -> Any:
-        cursor.execute(statement.encode())
-        row = cursor.fetchone()
-        return row[0] if isinstance(row, tuple) else next(iter(row.values()))
-
+    if not connection.in_transaction():
+        raise autocommit_error("start a transaction first, or turn off autocommit")
+    run, value = connection.run, connection.value
     if value("SELECT current_setting('transaction_read_only')") == "on":
         raise UsageError("the transaction is read-only", code="join.read_only")
     theirs = value("SELECT quote_literal(current_setting('search_path'))")
-    cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
-    cursor.execute(f'SET LOCAL search_path TO "{schema}"'.encode())
+    run(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+    run(f'SET LOCAL search_path TO "{schema}"')
     value(LOCK)
     has_versions = value("SELECT to_regclass('schema_version') IS NOT NULL")
-    current = value(SELECT_SCHEMA) if has_versions else 0
-    for each in pending_migrations("postgres", current, place=f"schema `{schema}`"):
-        cursor.execute(each.text.encode())
-        cursor.execute(_record(each).encode())
-    cursor.execute(f"SELECT set_config('search_path', {theirs}, true)".encode())
+    state = SchemaState(value(SELECT_SCHEMA), value(SELECT_OLDEST_READER_IF_ANY)) if has_versions else SchemaState(0)
+    for each in pending_migrations("postgres", state, place=f"schema `{schema}`"):
+        run(each.text)
+        run(record_migration("postgres", each))
+    value(f"SELECT set_config('search_path', {theirs}, true)")
     return newest_schema("postgres")

@@ -33,7 +33,7 @@ from interlock.stores.sql.joined import JoinedSqlStore
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sql.store import check_text, decode_loaded
 from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps
-from interlock.stores.sqlite.connection import BEGIN, primary_code, run_questions, translate_error
+from interlock.stores.sqlite.connection import BEGIN, is_autocommit, primary_code, run_questions, translate_error
 from interlock.stores.sqlite.files import Identity, identity_at
 from interlock.stores.sqlite.prefix import PrefixedConnection
 from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
@@ -184,12 +184,6 @@ class JoinedSqliteStore(JoinedSqlStore):
                 return read_only_error()
             case _:
                 return translate_error(error, self._path)
-
-
-def is_autocommit(connection: sqlite3.Connection) -> bool:
-    """Whether the driver begins no transaction by itself, in either of its two ways to say so."""
-    autocommit = getattr(connection, "autocommit", None)  # Python 3.12; -1: as `isolation_level` says
-    return autocommit is True or (autocommit in {None, -1} and connection.isolation_level is None)
 
 
 def select_versions(tenant: str, entities: Sequence[str]) -> Questions[list[int]]:

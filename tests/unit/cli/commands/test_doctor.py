@@ -212,6 +212,25 @@ def test_an_old_sqlite_library_is_an_error(call: Caller, folder: Path, monkeypat
     assert (1, True) == (ended.code, "99.0.0 or newer" in ended.out)
 
 
+def test_an_old_library_is_a_warning_where_a_file_is_shared(
+    call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs of the application checkpoint, too; in a file of the store only the store does."""
+    with sqlite3.connect(lamps / "shop.db") as connection:
+        connection.execute("CREATE TABLE payment (id)")
+    connection.close()
+    call("create", "sqlite:///shop.db", "lamp/1", *CHARTED)
+    found = []
+    for safe in ((99, 0, 0), (3, 37, 0)):
+        monkeypatch.setattr(doctor, "LIBRARY_CHECKPOINTS_SAFELY", safe)
+        shared, own = checks(call, "sqlite:///shop.db"), checks(call, STORE)
+        found.append((shared["shared file"][0], "shared file" in own))
+
+    assert [("warning", False), ("ok", False)] == found
+    monkeypatch.setattr(doctor, "LIBRARY_CHECKPOINTS_SAFELY", (99, 0, 0))
+    assert "wal_autocheckpoint = 0" in (checks(call, "sqlite:///shop.db")["shared file"][2] or "")
+
+
 def test_overdue_work_and_stuck_entities_are_counted(call: Caller, lamps: Path) -> None:
     (lamps / "job.yaml").write_text(
         "interlock: 1\nkind: job\nrevision: 1.0.0\nstates: {new: {entry: [begin], expect: {within: 1m}}}\n",

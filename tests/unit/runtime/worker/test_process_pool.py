@@ -95,6 +95,14 @@ async def test_errors_come_back_with_their_meaning(processes: ProcessPool) -> No
     assert [("SystemExit", "unknown"), ("KeyboardInterrupt", "unknown")] == answers[3:]
 
 
+async def test_a_pause_comes_back_from_another_process(processes: ProcessPool) -> None:
+    with pytest.raises(HandlerFailed) as raised:
+        await asyncio.wait_for(processes.run(busy.paused, attempt()), PATIENCE_SECONDS)
+    failure = raised.value.failure
+
+    assert ("paused", "429", 5_000) == (failure.code, failure.message, failure.pause_ms)
+
+
 async def test_a_process_that_dies_has_its_attempt_run_again(processes: ProcessPool, tmp_path: Path) -> None:
     """Under the same key: kill -9 in the middle of it."""
     answer = await asyncio.wait_for(

@@ -12,4 +12,4 @@ class Migration(migrations.Migration):
 
     initial = True
     dependencies: ClassVar[list[Any]] = []
-    operations: ClassVar[list[Any]] = [UpgradeTables(sqlite=10, postgres=8)]
+    operations: ClassVar[list[Any]] = [UpgradeTables(sqlite=11, postgres=9)]

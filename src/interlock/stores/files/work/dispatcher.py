@@ -373,13 +373,13 @@ def _settled_state(item: WorkItem, *, state: WorkState, settled: Settlement) -> 
 
     A newer attempt has recorded its own state, which stays. A claim that only expired changes nothing, and nothing is
     written; if there is more to write, then also when it is due. An attempt that was not started is forgotten where
-    that matters.
+    that matters, and where something is written in any case: a handler may pause many times.
     """
     recorded = item.state
     if recorded.attempts > settled.claim.attempt:
         return recorded
     if settled.without_failure and settled.verdict == "again":
-        is_forgotten = not settled.started and _runs_once(item.work)
+        is_forgotten = not settled.started and (_runs_once(item.work) or state.error != recorded.error)
         attempts = state.attempts if is_forgotten else recorded.attempts
         after = replace(recorded, attempts=attempts, error=state.error, parked=False)
         return after if after == recorded else replace(after, next_ms=state.next_ms)
