@@ -12,6 +12,8 @@ stack of every thread.
 Rule 6: a missing server or program is reported in one line for all tests that need it (`tests.support.summary`).
 Rule 7: tests that kill processes or fill disks run one after the other, in one worker, so that they do not compete for
 the cores with each other (`pytest -n 2`; pytest-xdist calls this a load group).
+Rule 8: coverage is saved before a worker reports that it is finished: pytest-xdist ends its process ten seconds later,
+and on a busy machine saving takes longer.
 """
 
 import faulthandler
@@ -21,6 +23,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -68,6 +71,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_sessionfinish() -> None:
+    """Save what was traced."""
+    current = coverage.Coverage.current()
+    if current is not None:
+        current.stop()
+        current.save()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
