@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance fmt docs lint types imports tidy fuzz torture torture-fork torture-join torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance evolve fmt docs lint types imports tidy fuzz torture torture-fork torture-join torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -140,6 +140,10 @@ torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for l
 
 torture-join: $(READY) ## kill programs between their own write, their joined send and their COMMIT; JOINS=50 for less
 	@$(RUN) -m tests.crash.kills.join_storm $(or $(JOINS),500)
+
+evolve: $(READY) ## migrate a million entities and deploy revisions under kill -9; ENTITIES=20000 POSTGRES=5000 KILLS=10 for less
+	@$(RUN) -m tests.crash.evolve --entities $(or $(ENTITIES),1000000) --postgres $(or $(POSTGRES),200000) \
+	  --kills $(or $(KILLS),20) --deployment-kills $(or $(DEPLOYMENT_KILLS),50)
 
 torture-shm: $(READY) ## run kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long

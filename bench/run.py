@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench import report, results  # noqa: E402  # the paths above come first
 from bench.durable.suite import DURABLE  # noqa: E402  # as above
+from bench.evolve.suite import EVOLVE  # noqa: E402  # as above
 from bench.http.suite import HTTP  # noqa: E402  # as above
 from bench.inprocess.suite import IN_PROCESS  # noqa: E402  # as above
 from bench.measure import Measurement, selects  # noqa: E402  # as above
@@ -35,7 +36,7 @@ from bench.suite import Suite  # noqa: E402  # as above
 from bench.timers.suite import TIMERS  # noqa: E402  # as above
 from bench.wakeups.suite import WAKEUPS  # noqa: E402  # as above
 
-SUITES = {each.name: each for each in (IN_PROCESS, DURABLE, SHARED_MEMORY, TIMERS, WAKEUPS, HTTP, PAGES)}
+SUITES = {each.name: each for each in (IN_PROCESS, DURABLE, SHARED_MEMORY, TIMERS, WAKEUPS, EVOLVE, HTTP, PAGES)}
 """Every suite, in the order in which a whole run measures them."""
 
 

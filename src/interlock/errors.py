@@ -105,11 +105,11 @@ class DefinitionError(InterlockError):
 
     code = "definition"
 
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+    def __init__(self, diagnostics: Iterable[Diagnostic], *, what: str = "definition") -> None:
         found = tuple(sorted(diagnostics, key=lambda each: (each.location, each.code)))
         errors = [each for each in found if each.severity == "error"]
         lines = "\n".join(f"  {each}" for each in errors)
-        super().__init__(f"{len(errors)} error{'s' if len(errors) != 1 else ''} in the definition\n{lines}")
+        super().__init__(f"{len(errors)} error{'s' if len(errors) != 1 else ''} in the {what}\n{lines}")
         self.diagnostics = found
 
 

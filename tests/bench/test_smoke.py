@@ -43,6 +43,7 @@ pytestmark = pytest.mark.slow
         ),
         ("timers,2000", {"timers": {"2000"}}),
         ("wakeups,sqlite,files", {"wakeups": {"sqlite", "files"}}),
+        ("evolve,sqlite,files", {"revisions": {"sqlite", "files"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),
         ("pages,2000", {"pages": {"entity", "work"}}),
     ],

@@ -59,7 +59,9 @@ async def return_postgres_to_schema(url: str, number: int) -> None:
             for each in migrations("postgres"):
                 if each.number <= number:
                     await connection.execute(each.text)
-                    await connection.execute("INSERT INTO schema_version VALUES ($1, $2)", each.number, each.name)
+                    await connection.execute(
+                        "INSERT INTO schema_version (version, name) VALUES ($1, $2)", each.number, each.name
+                    )
             shared = """
                 SELECT o.relname, string_agg(quote_ident(a.attname), ', ')
                 FROM pg_class AS o

@@ -343,6 +343,7 @@ class PendingRuntime:
         try:
             await runtime.declare_indexes()
             await self._check_promises(runtime)
+            await runtime.revisions.warn_outdated()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:

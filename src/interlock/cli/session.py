@@ -7,6 +7,7 @@ Rule 2: names of other tenants may appear in hints: a user who can run a command
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -57,6 +58,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     terminal = None if context is None else context.find_object(Terminal)
     with show_logs(terminal or Terminal()):
         return asyncio.run(work)
+
+
+@contextmanager
+def frozen_heap() -> Iterator[None]:
+    """For the block, leave what exists now out of garbage collections: modules and charts live as long as the process.
+
+    A collection of everything takes ten milliseconds, and a busy worker causes one every few thousand effects.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ Rule 3: of a state that was added or removed with everything in it, only the out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from interlock.compiler.build import compile_document
@@ -17,7 +17,7 @@ from interlock.errors import UsageError
 from interlock.evolve.changes import Change, Review, worst
 from interlock.evolve.fields import field_changes, payload_changes
 from interlock.evolve.identity import behaviour_name, named, normalize
-from interlock.evolve.rename import conflicts, effective_renames, rename_states
+from interlock.evolve.rename import composed_renames, conflicts, effective_renames, rename_states
 from interlock.evolve.sagas import saga_changes
 from interlock.evolve.transitions import (
     TransitionChange,
@@ -59,12 +59,16 @@ class ChartDiff:
         return worst(self.changes)
 
 
-def diff_documents(before: Document, after: Document) -> ChartDiff:
-    """Return the differences. Raises UsageError for definitions of different kinds, or one that does not compile."""
+def diff_documents(before: Document, after: Document, between: Iterable[Document] = ()) -> ChartDiff:
+    """Return the differences. `between` are the revisions between the two, oldest first: their renames count, too.
+
+    Raises UsageError for definitions of different kinds, or one that does not compile.
+    """
     if before.kind != after.kind:
         message = f"the charts are of different kinds: {before.kind} and {after.kind}"
         raise UsageError(message, code="diff.kind", hint="compare two definitions of one kind")
-    names = effective_renames(before, after.renamed)
+    between = tuple(between)
+    names = composed_renames(before, between, after) if between else effective_renames(before, after.renamed)
     clashing = conflicts(before, names)
     if clashing:
         names = {old: new for old, new in names.items() if old not in clashing}
@@ -224,9 +228,9 @@ class _Differ:
 
     def _proposal(self, name: str) -> str | None:
         """The rename that an added state with equal content suggests."""
-        content = _content(self.old.state(name))
+        content = state_content(self.old.state(name))
         added = (each for each in self.new.states if each not in self.old.states)
-        twin = next((each for each in added if _content(self.new.state(each)) == content), None)
+        twin = next((each for each in added if state_content(self.new.state(each)) == content), None)
         return None if twin is None else f"if it was renamed, add `renamed: {{{name}: {twin}}}`"
 
     def _added(self) -> Iterator[Change]:
@@ -470,6 +474,6 @@ def _without_logs(state: State) -> list[list[object]]:
     return [[action for action in block if not isinstance(action, Log)] for block in state.entry]
 
 
-def _content(state: State) -> State:
-    """A state without its name, for finding it under another one."""
-    return replace(state, key="", id=None, states=tuple(_content(each) for each in state.states))
+def state_content(state: State) -> State:
+    """Return a state without its name, for finding it under another one."""
+    return replace(state, key="", id=None, states=tuple(state_content(each) for each in state.states))

@@ -15,7 +15,7 @@ Rule 4: recorded moves are applied again, except earlier refolds and what takes 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,7 +220,7 @@ class Correction:
 
     def __init__(self, comparer: StepComparer, *, expected: Snapshot, context: dict[str, Any], written: str) -> None:
         self.kernel: Kernel = comparer.kernel
-        self.old_names: Collection[str] = frozenset({expected.revision})
+        self.old_names = frozenset({expected.revision})
         self.written = written
         self._comparer = comparer
         self._expected = expected
@@ -231,7 +231,13 @@ class Correction:
         return () if self._is_own(snapshot) else self._comparer.carrier.states_with_new_timers(snapshot)
 
     def carry(
-        self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None, epoch: int = 0
+        self,
+        snapshot: Snapshot,
+        *,
+        time_ms: int,
+        entered_ms: Mapping[str, int] | None = None,
+        epoch: int = 0,
+        spread_ms: int = 0,
     ) -> CarryResult:
         """Return the entity with its corrected context; if it has changed, the reason is `CHANGED`."""
         if snapshot.version != self._expected.version or encode(snapshot) != encode(self._expected):
@@ -241,7 +247,9 @@ class Correction:
             version = snapshot.version + 1
             step = Step(replace(snapshot, version=version, revision=self.written, moved=version))
         else:
-            carried = self._comparer.carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
+            carried = self._comparer.carrier.carry(
+                snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch, spread_ms=spread_ms
+            )
             if carried.step is None:
                 return carried
             step, dropped = carried.step, carried.dropped

@@ -6,7 +6,7 @@ Rule 2: only ids change: keys, and with them the order and the meaning of everyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +29,25 @@ def effective_renames(document: Document, renamed: tuple[tuple[str, str], ...]) 
             if name == old or name.startswith(f"{old}."):
                 found[name] = new + name[len(old) :]
     return found
+
+
+def composed_renames(before: Document, between: Iterable[Document], after: Document) -> dict[str, str]:
+    """Return old id to new id over all revisions from one to another, each of which may declare renames.
+
+    Without the revisions between, a name that was renamed away and is used again for a new state would be taken for the
+    old one. What they do not lead to a state of the last one is what that declares itself.
+    """
+    names = {name: name for name in TargetIndex(before).ids}
+    document = before
+    for following in (*between, after):
+        step = effective_renames(document, following.renamed)
+        for each in conflicts(document, step):
+            del step[each]
+        names = {old: step.get(new, new) for old, new in names.items()}
+        document = following
+    direct, known = effective_renames(before, after.renamed), TargetIndex(after).by_id
+    names = {old: new if new in known else direct.get(old, new) for old, new in names.items()}
+    return {old: new for old, new in names.items() if old != new}
 
 
 def conflicts(document: Document, names: Mapping[str, str]) -> tuple[str, ...]:

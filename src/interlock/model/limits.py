@@ -421,8 +421,17 @@ role reach every process, for one small read in ten seconds."""
 UPGRADE_PAIRS_MAX = 256
 """Pairs of revisions whose difference a process keeps to carry entities: as many as compiled definitions."""
 
-MIGRATION_RUNNING_MAX = 32
-"""Entities that a migration moves at the same time: an eighth of a batch of a store, so clients share all."""
+MIGRATION_RUNNING_MAX = 64
+"""Entities that a migration moves at the same time: a quarter of a batch of a store, so clients share every batch."""
+
+MAPPING_PLACES_MAX = 100
+"""Places that a mapping lists for one state: more than a person decides."""
+
+MAPPING_PLACEMENTS_MAX = 2_000
+"""Placements of active states that are checked before a migration. The dry run checks those that entities have."""
+
+MIGRATION_STAYS_MAX = 100_000
+"""Entities that a migration remembers because they stay, so that it does not decide again until they change."""
 
 MIGRATION_GROUPS_MAX = 1_000
 """Groups of a migration's report: more than a person reads. Further entities are counted."""

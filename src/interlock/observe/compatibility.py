@@ -9,12 +9,12 @@ Rule 3: a revision without a definition is left out, because nothing says what c
 from __future__ import annotations
 
 from interlock.errors import Diagnostic, SourceLocation, UnavailableError
+from interlock.evolve.labels import is_within
 from interlock.kernel.step import Kernel
 from interlock.observe.stuck import living_revisions
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import ENDED_STATES
 from interlock.ports.threads import in_thread
-from interlock.runtime.chart_registry import is_within
 from interlock.runtime.runtime import Runtime
 
 BROKEN = "compatible.broken"

@@ -8,7 +8,9 @@ Rule 3: the sequence numbers of a kind rise with each new edition. The order of 
 its first edition.
 Rule 4: the first edition decides under which name entries of a revision are written (`written_name`). `names` are other
 names that entries may have, such as those of earlier releases.
-Rule 5: a store does not understand definitions. It returns None for a body that is missing or does not fit its digest.
+Rule 5: an edition is outdated if it was first saved after one with a higher label, such as `1.4` after `2.0`: a process
+served an old text that the store had not seen. It is kept, because entries may name it, but it is not the newest.
+Rule 6: a store does not understand definitions. It returns None for a body that is missing or does not fit its digest.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from interlock.errors import UsageError
+from interlock.evolve.labels import is_lower
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, EDITIONS_MAX
 
 _REVISION = re.compile(r"[a-z][a-z0-9]{0,7}\.[0-9a-f]{8,64}")
@@ -135,6 +138,25 @@ def next_edition(editions: Iterable[Edition], definition: Definition, *, last: i
     )
 
 
+def outdated_editions(editions: Iterable[Edition]) -> tuple[Edition, ...]:
+    """Return the editions of one kind that were outdated when they were first saved."""
+    highest: Edition | None = None
+    found: list[Edition] = []
+    for each in sorted(editions, key=lambda each: each.sequence):
+        if highest is not None and is_lower(each.label, highest.label) and highest.saved_ms <= each.saved_ms:
+            found.append(each)
+        elif highest is None or not is_lower(each.label, highest.label):
+            highest = each
+    return tuple(found)
+
+
+def newest_edition(editions: Iterable[Edition]) -> Edition | None:
+    """Return the edition of a kind that was saved last and is not outdated; None if there is none."""
+    known = tuple(editions)
+    outdated = outdated_editions(known)
+    return max((each for each in known if each not in outdated), key=lambda each: each.sequence, default=None)
+
+
 def surplus_editions(editions: Iterable[Edition], revision: str) -> tuple[Edition, ...]:
     """Return the editions of a revision beyond `EDITIONS_MAX`: the oldest, but never the first."""
     own = sorted((each for each in editions if each.revision == revision), key=lambda each: each.sequence)
@@ -142,12 +164,20 @@ def surplus_editions(editions: Iterable[Edition], revision: str) -> tuple[Editio
 
 
 def editions_of_name(editions: Iterable[Edition], name: str) -> tuple[tuple[Edition, ...], ...]:
-    """Return the editions of each revision that a name means: revisions in their order, newest edition first."""
+    """Return the editions of each revision that a name means: revisions in their order, newest edition first.
+
+    Outdated editions of a revision come last.
+    """
+    known = tuple(editions)
+    outdated = outdated_editions(known)
     found: dict[str, list[Edition]] = {}
     aliased: dict[str, list[Edition]] = {}
-    for each in sorted(editions, key=lambda each: each.sequence):
+    ordered = sorted(known, key=lambda each: (each not in outdated, each.sequence))
+    order = {each.revision: each.sequence for each in sorted(known, key=lambda each: -each.sequence)}
+    for each in ordered:
         if each.revision == name:
             found.setdefault(each.revision, []).insert(0, each)
         elif name in each.names:
             aliased.setdefault(each.revision, []).insert(0, each)
-    return tuple(tuple(each) for each in (found or aliased).values())
+    revisions = (found or aliased).items()
+    return tuple(tuple(each) for name, each in sorted(revisions, key=lambda item: order[item[0]]))

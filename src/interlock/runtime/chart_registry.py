@@ -13,7 +13,6 @@ child comes from the invoke and the number of restarts, so that starting the chi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.labels import is_within
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
 from interlock.model.known_charts import remember_chart
@@ -37,18 +37,21 @@ JOB_FILE = Path(__file__).with_name("console_job.yaml")
 REPORT_KIND = "interlock-report"
 """The kind of saved reports of shadow runs, shadow replays and refolds."""
 
-REPORT_FILE = Path(__file__).with_name("report.yaml")
+MIGRATION_KIND = "interlock-migration"
+"""The kind of migrations: what they do, who asked for them, and how far they are."""
 
 CONSOLE_ROLE = "interlock.console"
 
-_BUILTIN_FILES = {JOB_KIND: JOB_FILE, REPORT_KIND: REPORT_FILE}
+_BUILTIN_FILES = {
+    JOB_KIND: JOB_FILE,
+    REPORT_KIND: Path(__file__).with_name("report.yaml"),
+    MIGRATION_KIND: Path(__file__).with_name("migration.yaml"),
+}
 
 BUILTIN_KINDS = frozenset(_BUILTIN_FILES)
 
 KNOWN_EVENTS_MAX = 10_000
 """Names of events that a registry remembers as known, so that a send looks a name up once."""
-
-_BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
 class ChartRegistry:
@@ -188,40 +191,17 @@ def kind_hint(kind: str, known: Collection[str]) -> str:
     return suggestion(kind, known) or f"known kinds: {', '.join(known) or 'none'}"
 
 
-def is_within(label: str, bounds: str) -> bool:
-    """Whether a revision's label lies in a range such as `>=3.0 <4`."""
-    version = _numbers(label)
-    if version is None:
-        return False
-    for sign, text in _BOUND.findall(bounds):
-        limit = tuple(int(part) for part in text.split("."))
-        width = max(len(version), len(limit))
-        left, right = (each + (0,) * (width - len(each)) for each in (version, limit))
-        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(
-            sign, left == right
-        )
-        if not holds:
-            return False
-    return True
-
-
-def _numbers(label: str) -> tuple[int, ...] | None:
-    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", label):
-        return None
-    return tuple(int(part) for part in label.split("."))
-
-
 # Charts of the package itself
 
 
 def builtin_kernel(kind: str) -> Kernel | None:
     """Return the chart of a kind that belongs to the package; None for any other kind."""
-    return _own_kernel(kind) if kind in BUILTIN_KINDS else None
+    return _builtin_kernel(kind) if kind in BUILTIN_KINDS else None
 
 
 @cache
-def _own_kernel(kind: str) -> Kernel:
-    # Imported when needed: a runtime without jobs and reports does not load the YAML reader for them.
+def _builtin_kernel(kind: str) -> Kernel:
+    # Imported when needed: a runtime that uses none of them does not load the YAML reader.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
     from interlock.evolve.identity import named

@@ -11,7 +11,9 @@ Rule 4: guards and assigns of a stored definition are those of the process's cha
 without one of them is refused before the step (`function.missing`). Reading never needs them: a placeholder is used,
 and a replay asks whether it was called.
 Rule 5: roles and permits come from the newest edition of the kind that the store has, also for entities of older
-revisions; an event that only the older one declares keeps its own. A process looks every `POLICY_AGE_MS_MAX`.
+revisions; an event that only the older one declares keeps its own. A process looks every `POLICY_AGE_MS_MAX`. An
+outdated edition (`ports.definitions`) is not the newest: a process that serves an old text does not bring back its
+roles.
 Rule 6: a stored definition is compiled once, in a thread; concurrent first uses share the work.
 """
 
@@ -28,14 +30,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.errors import UnavailableError
+from interlock.evolve.labels import is_lower
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.document.document import Document
 from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
 from interlock.model.snapshot import Snapshot
 from interlock.model.storable import storable_text
 from interlock.ports.clock import Clock
-from interlock.ports.definitions import Definition, Edition, StoredDefinition
+from interlock.ports.definitions import Definition, Edition, StoredDefinition, newest_edition, outdated_editions
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
@@ -297,15 +301,20 @@ class Revisions:
         self.policies[kind] = KindPolicy(chart, digest, self._clock.now_ms(), authorizers)
 
     async def _newest_policy(self, kind: str, digest: str, chart: Chart | None) -> tuple[Chart | None, str]:
-        """Return the chart of the newest edition, and its digest. An own chart that is not saved yet is newer."""
-        current = self.charts.current(kind)
+        """Return the chart of the newest edition, and its digest: an own chart that is not saved, if not outdated."""
+        kernel = self.charts.current(kind)
+        current = None if kernel is None else kernel.chart
         editions = () if self._definitions is None else await self._definitions.list_definitions(kind)
-        own = None if current is None or not editions else make_definition(current.chart)
-        newest = max(editions, key=lambda each: each.sequence, default=None)
-        if newest is None or (own is not None and own.digest not in {each.digest for each in editions}):
-            return (None if current is None else current.chart), ""
-        if current is not None and own is not None and newest.digest == own.digest:
-            return current.chart, newest.digest
+        newest = newest_edition(editions)
+        if newest is None:
+            return current, ""
+        own = None if current is None else make_definition(current)
+        if current is not None and own is not None:
+            is_saved = own.digest in {each.digest for each in editions}
+            if not (is_saved or is_lower(current.label, newest.label)):
+                return current, ""
+            if newest.digest == own.digest:
+                return current, newest.digest
         if newest.digest == digest:
             return chart, digest
         assert self._definitions is not None
@@ -398,6 +407,16 @@ class Revisions:
             written_name=edition.written_name,
         )
 
+    async def document(self, kind: str, revision: str) -> Document | None:
+        """Return the document of a revision, without compiling it; None if it cannot be read here."""
+        from interlock.definition.json.format import read_json
+
+        own = self.charts.find(kind, revision)
+        if own is not None and own.chart.document is not None:
+            return own.chart.document
+        found = await self.definition(kind, revision)
+        return None if found is None else read_json(found.body, source=f"<{kind} {revision}>").document
+
     # The index
 
     async def editions(self, kind: str) -> tuple[Edition, ...]:
@@ -408,6 +427,23 @@ class Revisions:
         if found is None:
             found = self._editions[kind] = await self._definitions.list_definitions(kind)
         return found
+
+    async def warn_outdated(self) -> None:
+        """Log a warning for each own chart with a lower label than the newest edition that the store has of its kind.
+
+        In a rolling deployment the store has seen the older chart before: then there is no warning.
+        """
+        for kind in self.charts.kinds() if self._definitions is not None else ():
+            current = self.charts.for_new_entity(kind)
+            editions = await self.editions(kind)
+            newest = newest_edition(editions)
+            if newest is None or not is_lower(current.chart.label, newest.label):
+                continue
+            own, outdated = make_definition(current.chart), outdated_editions(editions)
+            if own is None or own.digest in {each.digest for each in editions if each not in outdated}:
+                continue
+            facts = {"kind": kind, "label": current.chart.label, "newest": newest.label, "revision": newest.revision}
+            _log.warning("this process serves an outdated chart; roles and moves follow the newest one", extra=facts)
 
     async def label(self, kind: str, revision: str) -> str | None:
         """Return the label of a revision: that of its newest edition or of the own chart, or the first part of an older

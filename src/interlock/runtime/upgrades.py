@@ -4,8 +4,8 @@ Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`
 the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
 pinned: it continues on its own revision.
 Rule 2: moves go forward only: the new revision must have been saved later in this store, or promoted later
-(`rollouts`). So workers with different newest charts never move an entity back and forth. None goes to a revision that
-is being rolled out, or was aborted.
+(`rollouts`), and not as an outdated one. So workers with different newest charts never move an entity back and forth.
+None goes to a revision that is being rolled out, or was aborted.
 Rule 3: an entity that cannot be carried stays (`evolve.carry`), and is asked again after its next step.
 Rule 4: entities that ended, and children of inline charts, stay.
 Rule 5: `compatible` is not believed: what it breaks is logged when the pair is first compared, and such entities stay.
@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.evolve.labels import is_lower, is_within
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.document.document import Document
 from interlock.model.limits import SNAPSHOTS_CACHED_MAX, UPGRADE_PAIRS_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.definitions import Edition
-from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry, is_within
+from interlock.ports.definitions import Edition, newest_edition, outdated_editions
+from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Promotion, Rollouts, order_of
 
@@ -172,11 +174,23 @@ class Upgrades:
 
     async def _make(self, old: Chart, newest: Kernel, label: str, *, is_preview: bool) -> Carrier | None:
         editions = await self._revisions.editions(old.kind)
+        head = newest_edition(editions)
+        is_outdated = head is not None and is_lower(newest.chart.label, head.label)
         promoted = self._rollouts.promoted(old.kind)
-        will_be_saved = is_preview and order_of(editions, names_of(newest.chart)) is None
+        will_be_saved = is_preview and not is_outdated and sequence_of(editions, newest.chart) is None
         if not (will_be_saved or is_later(editions, newest.chart, than=old, promoted=promoted)):
             return None
-        return self._compare(old, newest, label)
+        return self._compare(old, newest, label, await self._between(editions, old, newest.chart))
+
+    async def _between(self, editions: tuple[Edition, ...], old: Chart, new: Chart) -> list[Document]:
+        """Return the definitions between two that rename states, as the store orders them, without unreadable ones."""
+        first, last = sequence_of(editions, old) or 0, sequence_of(editions, new)
+        order = {each.revision: each.sequence for each in reversed(editions)}  # the first edition of each
+        inside = sorted(
+            (sequence, name) for name, sequence in order.items() if first < sequence < (last or sequence + 1)
+        )
+        found = [await self._revisions.document(old.kind, name) for _, name in inside]
+        return [each for each in found if each is not None and each.renamed]
 
     async def _old_chart(self, kind: str, revision: str) -> Chart | None:
         """Return the chart of a revision, if it is known exactly: a compatible one cannot say what changed."""
@@ -186,7 +200,7 @@ class Upgrades:
             return None
         return found.chart if found.chart.is_revision(revision) and found.chart.document is not None else None
 
-    def _compare(self, old: Chart, newest: Kernel, label: str) -> Carrier:
+    def _compare(self, old: Chart, newest: Kernel, label: str, between: list[Document]) -> Carrier:
         # Imported when needed: a runtime with pinned charts compares none.
         from interlock.evolve.carry import Carrier
 
@@ -199,6 +213,7 @@ class Upgrades:
             newest,
             old_names=(old.revision, *old.other_names),
             written=behaviour_of(new),
+            between=between,
         )
         breaking = [each for each in carrier.diff.changes if each.review == "breaking"]
         if breaking and new.compatible is not None and is_within(label, new.compatible):
@@ -226,10 +241,20 @@ def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart, promot
     """Whether a chart was first saved later in the store than another, or was chosen again later. One that is not saved
     is not later.
 
-    An earlier chart that was never saved, because a release before definitions wrote its entities, comes first.
+    An earlier chart that was never saved, because a release before definitions wrote its entities, comes first, and so
+    does one that was outdated when it was saved.
     """
+    chosen = {each.revision for each in promoted}
+    outdated = tuple(each for each in outdated_editions(editions) if each.revision not in chosen)
+    editions = tuple(each for each in editions if each not in outdated)
     own, other = (order_of(editions, names_of(each), promoted) for each in (chart, than))
     return own is not None and (other is None or own > other)
+
+
+def sequence_of(editions: tuple[Edition, ...], chart: Chart) -> int | None:
+    """Return the number of the first edition of a chart in the store; None if it is not saved."""
+    place = order_of(editions, names_of(chart))
+    return None if place is None else place[0]
 
 
 def names_of(chart: Chart) -> tuple[str, ...]:

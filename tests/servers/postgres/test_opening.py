@@ -68,7 +68,7 @@ async def test_many_may_open_a_new_database_at_once() -> None:
 
 
 async def test_a_newer_schema_is_refused(store: PostgresStore, url: str) -> None:
-    asked(url, "INSERT INTO schema_version VALUES (999, 'later')")
+    asked(url, "INSERT INTO schema_version (version, name) VALUES (999, 'later')")
     with pytest.raises(UsageError, match="999") as raised:
         await open_store(url)
 

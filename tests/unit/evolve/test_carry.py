@@ -11,6 +11,7 @@ import pytest
 from interlock.assemble.charts import loads
 from interlock.errors import RejectedError, UsageError
 from interlock.evolve.carry import Carrier, CarryResult
+from interlock.evolve.diff import diff_documents
 from interlock.evolve.patch import apply_patch, make_patch
 from interlock.kernel.step import Kernel
 from interlock.model.codec import decode_snapshot, encode
@@ -480,3 +481,33 @@ def test_random_entities_are_carried_whole_or_not_at_all(first: int) -> None:
                 elif each.ended is None:
                     assert by.diff.review not in ("none", "safe"), (seed, makes, key.name, result.reasons)
     assert carried_count > 20
+
+
+# Renames over several revisions
+
+
+def test_a_name_that_was_renamed_away_and_used_again_means_the_old_state() -> None:
+    """The state a is b from the second revision on. The third has another a, and declares no rename any more."""
+    first = "states: {a: {on: {e: z}}, z: {}}\n"
+    second = "renamed: {a: b}\nstates: {b: {on: {e: z}}, z: {}}\n"
+    third = "states: {a: {on: {f: z}}, b: {on: {e: z}}, z: {}}\n"
+    documents = [Pair("", each, each, ()).documents()[0] for each in (first, second, third)]
+    direct = Carrier(documents[0], documents[2], kernel_of(third))
+    over = Carrier(documents[0], documents[2], kernel_of(third), between=[documents[1]])
+
+    assert [("a",), ("b",)] == [
+        each.carry(living(first), time_ms=MOVE_MS).step.snapshot.configuration  # type: ignore[union-attr]
+        for each in (direct, over)
+    ]
+
+
+def test_renames_are_composed_and_the_last_revision_may_rename_what_another_removed() -> None:
+    first = "states: {a: {}, c: {on: {e: a}}}\n"
+    second = "renamed: {a: b}\nstates: {b: {}, d: {on: {e: b}}}\n"
+    third = "renamed: {b: x, c: y}\nstates: {x: {}, y: {on: {e: x}}}\n"
+    documents = [Pair("", each, each, ()).documents()[0] for each in (first, second, third)]
+    both, clashing = "states: {a: {}, b: {on: {e: a}}}\n", "renamed: {a: b}\nstates: {b: {}}\n"
+    kept = [Pair("", each, each, ()).documents()[0] for each in (both, clashing)]
+
+    assert {"a": "x", "c": "y"} == diff_documents(documents[0], documents[2], [documents[1]]).names
+    assert {} == diff_documents(kept[0], kept[1], [kept[1]]).names

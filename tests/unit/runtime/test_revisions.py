@@ -19,7 +19,7 @@ from interlock.expression.language import SAFE
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Receipt
 from interlock.model.limits import REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MS
-from interlock.ports.definitions import Definition, Edition, StoredDefinition, body_digest
+from interlock.ports.definitions import Definition, Edition, StoredDefinition, body_digest, newest_edition
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityQuery, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
@@ -561,3 +561,93 @@ async def test_an_inline_child_runs_on_the_chart_of_its_parents_revision() -> No
     assert ("done",) == (await without.state("trip/1")).configuration
     assert ["leg", "trip", "trip"] == [each.kind for each in await store.list_definitions()]
     assert [None, None] == [each.problem async for each in lamps(store).verify_all()]
+
+
+# A text that the store has not seen, from an earlier release of the chart
+
+STRICT = """
+interlock: 1
+kind: gate
+revision: 2.0.0
+upgrade: safe
+events: {opened: {roles: [guard]}, closed: {roles: [guard]}}
+initial: shut
+states:
+  shut: {on: {opened: wide}}
+  wide: {on: {closed: shut}}
+"""
+LAX = STRICT.replace("2.0.0", "1.10.0").replace("{roles: [guard]}", "{}")
+GUARD = {"id": "gus", "roles": ["guard"]}
+VISITOR = {"id": "vera", "roles": ["visitor"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (LAX, "denied"),
+        (LAX.replace("1.10.0", "2.1.0"), "applied"),
+        (LAX.replace("1.10.0", "2.0.0"), "applied"),
+        (LAX.replace("1.10.0", "spring"), "applied"),
+    ],
+    ids=["lower", "higher", "same", "no-version"],
+)
+async def test_an_old_text_does_not_bring_its_roles_back(text: str, outcome: str) -> None:
+    """Its label is lower than one that the store has; other texts that are new to the store are the newest."""
+    store = MemoryStore()
+    await lamps(store, STRICT).create("gate/1")
+    served = lamps(store, text)
+    await served.create("gate/2")
+    await served.create("gate/3")
+
+    found = [
+        await each.send(f"gate/{number}", "opened", principal=VISITOR) for number, each in ((1, served), (2, served))
+    ]
+    found.append(await lamps(store, STRICT).send("gate/3", "opened", principal=VISITOR))
+
+    assert [outcome] * 2 == [each.outcome for each in found[:2]]
+    assert outcome == found[2].outcome
+
+
+async def test_an_old_text_moves_no_entity_to_it() -> None:
+    """And its own entities move to the newest chart when a process with that steps them."""
+    store = MemoryStore()
+    old = LAX.replace("wide: {on: {closed: shut}}", "wide: {on: {closed: shut, shut: shut}}")
+    strict, served = lamps(store, STRICT), lamps(store, old)
+    created = await strict.create("gate/1")
+    await served.create("gate/2")
+    stayed = await served.send("gate/1", "closed", principal=GUARD)
+    moved = await strict.send("gate/2", "closed", principal=GUARD)
+
+    assert created.snapshot is not None
+    assert stayed.snapshot is not None
+    assert moved.snapshot is not None
+    assert created.snapshot.revision == stayed.snapshot.revision == moved.snapshot.revision
+
+
+async def test_an_edition_that_was_promoted_again_is_the_newest() -> None:
+    """It has a later number, and was first saved before the edition with the higher label."""
+    first = Edition("gate", "b1.aaaaaaaaaaaaaaaaaaaa", "1", 1, "1.0", 1_000, "")
+    second = Edition("gate", "b1.bbbbbbbbbbbbbbbbbbbb", "2", 2, "2.0", 2_000, "")
+    again = msgspec.structs.replace(first, sequence=3)
+
+    assert second is newest_edition((first, second))
+    assert again is newest_edition((second, again))
+
+
+@pytest.mark.parametrize(
+    ("first", "texts", "warned"), [(STRICT, [LAX], 2), (LAX, [STRICT, LAX], 0)], ids=["old", "known"]
+)
+async def test_an_old_text_is_reported_at_open(
+    first: str, texts: list[str], warned: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each time, also once it is saved; but not an older chart that the store had before the newer one."""
+    store = MemoryStore()
+    await lamps(store, first).create("gate/0")
+    await lamps(store, texts[0]).create("gate/1")
+    caplog.clear()
+    for _ in range(2):
+        opened = lamps(store, texts[-1])
+        await opened.revisions.warn_outdated()
+        await opened.create(f"gate/{_ + 2}")
+
+    assert warned == sum("outdated" in each.message for each in caplog.records)

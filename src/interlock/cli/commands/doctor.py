@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.machinery import PathFinder
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -32,6 +33,7 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.observe.stuck import dead_letters, missing_revisions, overdue_work, stuck_entities
 from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
+from interlock.ports.definitions import newest_edition, outdated_editions
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_future_stamped
 from interlock.runtime.message_setting import bus_of
@@ -190,6 +192,7 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
             if wrong_tenant is not None:
                 found.append(Check("tenant", "warning", wrong_tenant.message, wrong_tenant.hint))
             found += [each async for each in _signals(runtime)]
+            found += [each async for each in _outdated(runtime)]
             found += [each async for each in _work(runtime, has_charts=bool(charts))]
     except InterlockError as error:
         found.append(Check("store", "error", error.message, error.hint))
@@ -211,6 +214,20 @@ async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
         text = "notifications do not arrive; workers find the work of other processes by polling, within a second"
         fix = "connect to the server directly, or through a pooler in session mode: LISTEN needs it"
         yield Check("wake-ups", "warning", text, fix)
+
+
+async def _outdated(runtime: Runtime) -> AsyncIterator[Check]:
+    """Editions of charts that a process with an old text saved after a newer one."""
+    definitions = runtime.store.definitions
+    saved = () if definitions is None else await definitions.list_definitions()
+    for kind, editions in groupby(saved, key=lambda each: each.kind):
+        of_kind = tuple(editions)
+        newest, outdated = newest_edition(of_kind), outdated_editions(of_kind)
+        if newest is not None and outdated:
+            last = outdated[-1]
+            text = f"`{kind}` {last.label} was first saved after {newest.label}: a process serves an old chart"
+            fix = f"deploy `{kind}` {newest.label} there; or, if {last.label} is the newer one, give it a higher label"
+            yield Check("outdated charts", "warning", text, fix)
 
 
 def _schema(url: str, schema: Schema | None) -> Check:

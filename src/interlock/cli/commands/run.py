@@ -22,7 +22,7 @@ from interlock.cli.options import common, duration_ms, example, key_prefix_optio
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
 from interlock.cli.project import default_store, key_prefix_of, load_charts, project
-from interlock.cli.session import run
+from interlock.cli.session import frozen_heap, run
 from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
@@ -91,6 +91,7 @@ def run_command(
                 handler_defaults=project().handler_defaults,
             )
             async with opening as runtime:
+                stack.enter_context(frozen_heap())
                 _print_running(terminal, charts, url)
                 for each in await missing_revisions(runtime):
                     text = f": entities of {each.kind} {each.revision} wait: {each.reason}"

@@ -26,7 +26,7 @@ from interlock.cli.options import (
 )
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import key_prefix_of, load_charts, load_optional_charts, project, split_words
-from interlock.cli.session import check_exists, open_for_writing, run
+from interlock.cli.session import check_exists, frozen_heap, open_for_writing, run
 from interlock.errors import MissingExtraError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.observe.acceptance import every_role
@@ -108,15 +108,16 @@ def serve(
                 authentication = auth.Authentication(clock, local=user)
             else:
                 authentication = auth.Authentication(clock, keys=keys)
-            await server.serve(
-                runtime,
-                authentication,
-                host=host,
-                port=port,
-                origins=origins,
-                read_only=read_only,
-                ready=partial(ready, authentication),
-            )
+            with frozen_heap():
+                await server.serve(
+                    runtime,
+                    authentication,
+                    host=host,
+                    port=port,
+                    origins=origins,
+                    read_only=read_only,
+                    ready=partial(ready, authentication),
+                )
 
     run(work_until_stopped())
     terminal.message("stopped")

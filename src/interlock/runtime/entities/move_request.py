@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
@@ -17,30 +17,41 @@ if TYPE_CHECKING:
 
 
 class EntityCarrier(Protocol):
-    """What carries entities to another revision: `evolve.carry` for a pair, `evolve.refold` for one correction."""
+    """Carries entities from some names of a revision to another one, which `kernel` runs."""
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of the new definition."""
+        """The kernel of the revision that a carried entity is on."""
 
     @property
-    def old_names(self) -> Collection[str]:
-        """The names of the revision from which entities are carried."""
+    def old_names(self) -> frozenset[str]:
+        """The names of the revision that it starts from."""
+
+    @property
+    def written(self) -> str:
+        """The name that a carried entity gets."""
 
     def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the active states of which `entered_ms` is needed."""
+        """Return the states whose time of entry `carry` uses."""
 
     def carry(
-        self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None, epoch: int = 0
+        self,
+        snapshot: Snapshot,
+        *,
+        time_ms: int,
+        entered_ms: Mapping[str, int] | None = None,
+        epoch: int = 0,
+        spread_ms: int = 0,
     ) -> CarryResult:
-        """Return the entity on the new definition, or why it stays."""
+        """Return the carried entity, or why it stays."""
 
 
 class MoveRequest(Struct, frozen=True):
     """A move of an entity to another revision.
 
     `plan` names the migration that asks for it. `reason` is what its sender wrote about it. With `is_cached` the entity
-    stays in the cache; a migration of many entities must not displace those that are in use.
+    stays in the cache; a migration of many entities must not displace those that are in use. `spread_ms` is the time
+    over which timers fire that are overdue by the move. `undoes` is the version of the move that this one takes back.
     """
 
     carrier: EntityCarrier
@@ -50,16 +61,19 @@ class MoveRequest(Struct, frozen=True):
     reason: str | None = None
     priority: Priority = Priority.CALLER
     is_cached: bool = True
+    spread_ms: int = 0
+    undoes: int | None = None
 
 
 class MoveResult(Struct, frozen=True):
     """The result of a move: the version and revision of the entity, and why it stayed if it did.
 
     `outcome` is `moved`, `stays` (it cannot be carried: see `reasons`) or `elsewhere`: it is not on the revision from
-    which the carrier starts.
+    which the carrier starts. `overdue` timers would have fired before.
     """
 
     outcome: Literal["moved", "stays", "elsewhere"]
     snapshot: Snapshot
     reasons: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    overdue: int = 0

@@ -109,7 +109,9 @@ class EntityMover:
         time_ms = max(now_ms, last_ms)
         entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
         epoch = await entities.epoch()
-        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
+        carried = carrier.carry(
+            snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch, spread_ms=request.spread_ms
+        )
         if carried.step is None or carried.patch is None:
             return MoveResult("stays", snapshot, carried.reasons)
         event = move_event(
@@ -120,6 +122,7 @@ class EntityMover:
             principal=request.principal,
             plan=request.plan,
             dropped=carried.dropped,
+            undoes=request.undoes,
         )
         step = replace(carried.step, reason=request.why)
         key = move_key(request.plan or step.snapshot.revision, snapshot.version)
@@ -131,4 +134,4 @@ class EntityMover:
             return MoveResult("stays", snapshot, (error.message,))
         if not isinstance(await entities.append(append, step), Appended):
             return LOST
-        return MoveResult("moved", step.snapshot, (), carried.dropped)
+        return MoveResult("moved", step.snapshot, (), carried.dropped, carried.overdue)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from interlock.errors import CorruptionError, InterlockError, UsageError
+from interlock.stores.files.names import FORMAT_NEWEST
 from interlock.stores.registry import Schema
-
-FORMAT_NEWEST = 1
-"""The newest format of file stores."""
 
 
 async def describe(url: str) -> Schema:
     """Return the format of the folder, 0 when there is none. Raises as opening it would."""
     root = Path(unquote(urlsplit(url).path))
     try:
-        found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, int | str])
+        found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, Any])
         current, layout = found["format"], found.get("layout")
     except NotADirectoryError:
         return Schema("file", 0, FORMAT_NEWEST)

@@ -14,6 +14,9 @@ from urllib.parse import unquote_to_bytes
 from interlock.errors import UsageError
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 
+FORMAT_NEWEST = 1
+"""The newest format of file stores that this release knows."""
+
 RESOURCES = "resources"
 """The directory of a root that contains the shards, and in them the entities."""
 JOURNAL = "events.log"

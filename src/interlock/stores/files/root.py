@@ -11,8 +11,9 @@
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act
 
-Rule 1: an unknown format is refused. A root keeps the tenant it was created with: without a tenant in the URL it is
-opened with its own; with another one it is refused.
+Rule 1: an unknown format is refused, unless it says that a release which knows this one may use it
+(`"oldest_reader":1`); its further fields are then ignored. A root keeps the tenant it was created with: without a
+tenant in the URL it is opened with its own; with another one it is refused.
 Rule 2: every opening creates missing shard directories and flushes the root and `resources`, always: the process that
 created them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format exists.
@@ -46,6 +47,7 @@ from interlock.stores.files.durable_io import (
 )
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.names import (
+    FORMAT_NEWEST,
     JOURNAL,
     RESOURCES,
     SNAPSHOT,
@@ -97,6 +99,16 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.tenant:
             del fields["tenant"]
         return encode(fields) + b"\n"
+
+
+class LaterFormat(Struct, frozen=True):
+    """What this release reads of a `format.json` that a later one wrote."""
+
+    format: int
+    oldest_reader: int = 2**31
+    layout: str = LAYOUT
+    shard_digits: int = 2
+    tenant: str = ""
 
 
 def removed_layout(root: str) -> UsageError:
@@ -264,6 +276,11 @@ class Root:
         finally:
             self._fs.close(file)
         try:
+            later = msgspec.json.decode(data, type=LaterFormat)
+            if later.format > FORMAT_NEWEST and later.oldest_reader <= FORMAT_NEWEST:
+                return Format(layout=later.layout, shard_digits=later.shard_digits, tenant=later.tenant)
+            if later.format > FORMAT_NEWEST:
+                raise self._newer(later)
             found = msgspec.json.decode(data, type=Format)
         except msgspec.MsgspecError as error:
             raise UsageError(f"{self._root}/{FORMAT_FILE} is invalid: {error}", code="store.format") from error
@@ -273,6 +290,14 @@ class Root:
             message = f"{self._root} has the unknown format {found.format}, layout {found.layout}"
             raise UsageError(message, code="store.format", hint="a newer release of Interlock may support it")
         return found
+
+    def _newer(self, found: LaterFormat) -> UsageError:
+        needs = min(found.oldest_reader, found.format)
+        message = (
+            f"{self._root} has format {found.format}, which needs a release that knows format {needs}; this release "
+            f"supports up to {FORMAT_NEWEST}"
+        )
+        return UsageError(message, code="store.format", hint="use the release that wrote it, or a newer one")
 
     def _prepare_shards(self) -> int:
         """The directory that contains the shards or, without shards, the entities."""

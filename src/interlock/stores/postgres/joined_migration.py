@@ -9,7 +9,18 @@ from typing import Any, Protocol
 
 from interlock.errors import UsageError
 from interlock.stores.postgres.address import check_schema_name
-from interlock.stores.sql.schema import SELECT_SCHEMA, Migration, newest_schema, pending_migrations
+from interlock.stores.sql.schema import (
+    SELECT_SCHEMA,
+    SchemaState,
+    newest_schema,
+    pending_migrations,
+    record_migration,
+)
+
+SELECT_OLDEST_READER_IF_ANY = (
+    "SELECT max(coalesce((to_jsonb(v) ->> 'oldest_reader')::integer, version)) FROM schema_version v"
+)
+"""Also where the column does not exist yet: an error would end the transaction."""
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
 
@@ -26,10 +37,10 @@ class Cursor(Protocol):
 
 def upgrade_statements(current: int, schema: str, *, place: str) -> list[str]:
     """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
-    pending = pending_migrations("postgres", current, place=place)
+    pending = pending_migrations("postgres", SchemaState(current), place=place)
     found = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', f'SET LOCAL search_path TO "{schema}";', f"{LOCK};"]
     for each in pending:
-        found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{_record(each)};"]
+        found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{record_migration('postgres', each)};"]
     return found if pending else []
 
 
@@ -37,10 +48,6 @@ def upgrade_script(current: int, schema: str, *, place: str) -> str:
     """Return a script that upgrades a schema; empty when there is nothing to do."""
     statements = upgrade_statements(current, schema, place=place)
     return "\n".join(("BEGIN;", *statements, "COMMIT;", "")) if statements else ""
-
-
-def _record(migration: Migration) -> str:
-    return f"INSERT INTO schema_version (version, name) VALUES ({migration.number}, '{migration.name}')"  # noqa: S608 - the numbers and names of our own files
 
 
 def migrate_joined(cursor: Cursor, schema: str) -> int:
@@ -59,9 +66,9 @@ def migrate_joined(cursor: Cursor, schema: str) -> int:
     cursor.execute(f'SET LOCAL search_path TO "{schema}"'.encode())
     value(LOCK)
     has_versions = value("SELECT to_regclass('schema_version') IS NOT NULL")
-    current = value(SELECT_SCHEMA) if has_versions else 0
-    for each in pending_migrations("postgres", current, place=f"schema `{schema}`"):
+    state = SchemaState(value(SELECT_SCHEMA), value(SELECT_OLDEST_READER_IF_ANY)) if has_versions else SchemaState(0)
+    for each in pending_migrations("postgres", state, place=f"schema `{schema}`"):
         cursor.execute(each.text.encode())
-        cursor.execute(_record(each).encode())
+        cursor.execute(record_migration("postgres", each).encode())
     cursor.execute(f"SELECT set_config('search_path', {theirs}, true)".encode())
     return newest_schema("postgres")

@@ -25,8 +25,9 @@ from interlock.stores.postgres.connection import (
     run_questions,
     sqlstate,
 )
+from interlock.stores.postgres.joined_migration import SELECT_OLDEST_READER_IF_ANY
 from interlock.stores.sql.expired_keys import ExpiredKeys
-from interlock.stores.sql.schema import SELECT_SCHEMA, check_schema, pending_migrations
+from interlock.stores.sql.schema import SELECT_SCHEMA, SchemaState, check_schema, pending_migrations, record_migration
 
 MONTHS_AHEAD = 3
 """Partitions created before their month: enough for a quarter of a year in which no process runs."""
@@ -43,7 +44,6 @@ MIGRATE_SECONDS = 3_600.0
 RACING = frozenset({"23505", "42P06", "42P07"})
 """Errors of two processes that create the same schema or table concurrently, from the server's catalogue."""
 
-INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES ($1, $2)"
 LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
 MIGRATION_SETTINGS = (
     "SET LOCAL lock_timeout = '10s'",
@@ -82,13 +82,11 @@ async def migrate(connection: Connection, address: PostgresAddress) -> None:
     place = f"schema `{address.schema}` of {address.place}"
     clock = SystemClock()
     for attempt in range(1, MIGRATE_TRIES + 1):
-        current = await _current(connection, address)
+        state = await _schema_state(connection, address)
         try:
             if not address.migrates:
-                check_schema("postgres", current, place=place, url=address.shown)
-            elif pending_migrations(
-                "postgres", current, place=place
-            ):  # otherwise no lock, and no right to create tables
+                check_schema("postgres", state, place=place, url=address.shown)
+            elif pending_migrations("postgres", state, place=place):  # otherwise no lock, and no right to create tables
                 async with connection.transaction():
                     await _upgrade(connection, address, place)
         except asyncpg.PostgresError as error:
@@ -111,10 +109,11 @@ async def _try_housekeeping(housekeeping: Awaitable[None]) -> None:
             raise
 
 
-async def _current(connection: Connection, address: PostgresAddress) -> int:
+async def _schema_state(connection: Connection, address: PostgresAddress) -> SchemaState:
     _, has_versions = await connection.fetchrow(SELECT_PLACE, address.schema)
-    current: int = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0
-    return current
+    if not has_versions:
+        return SchemaState(0)
+    return SchemaState(await connection.fetchval(SELECT_SCHEMA), await connection.fetchval(SELECT_OLDEST_READER_IF_ANY))
 
 
 async def _upgrade(connection: Connection, address: PostgresAddress, place: str) -> None:
@@ -124,10 +123,10 @@ async def _upgrade(connection: Connection, address: PostgresAddress, place: str)
     if not has_schema:
         await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"')
     await connection.fetchval(LOCK_MIGRATION)
-    current = await _current(connection, address)
-    for number, name, text in pending_migrations("postgres", current, place=place):
-        await connection.execute(text, timeout=MIGRATE_SECONDS)
-        await connection.execute(INSERT_SCHEMA, number, name)
+    state = await _schema_state(connection, address)
+    for each in pending_migrations("postgres", state, place=place):
+        await connection.execute(each.text, timeout=MIGRATE_SECONDS)
+        await connection.execute(record_migration("postgres", each))
 
 
 async def create_partitions(connection: Connection) -> None:

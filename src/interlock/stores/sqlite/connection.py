@@ -24,7 +24,16 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.stores.sql.database import Questions
-from interlock.stores.sql.schema import SELECT_SCHEMA, check_schema, newest_schema, pending_migrations
+from interlock.stores.sql.schema import (
+    OLDEST_READER,
+    SELECT_OLDEST_READER,
+    SELECT_SCHEMA,
+    SchemaState,
+    check_schema,
+    newest_schema,
+    pending_migrations,
+    record_migration,
+)
 from interlock.stores.sqlite.files import CALLS, Connection, connect
 from interlock.stores.sqlite.own_locks import OwnLockDetector, OwnTransactionError
 from interlock.stores.sqlite.prefix import (
@@ -66,7 +75,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """File systems where locks and shared memory of WAL do not work between hosts."""
 
 SELECT_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES (?, ?)"
 
 _COMMON = (
     "PRAGMA foreign_keys = ON",
@@ -108,7 +116,7 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
                 connection.execute(pragma)
             use_prefix(connection, find_prefix(connection, path, prefix))
             if not migrates:
-                check_schema("sqlite", schema_number(connection), place=str(path), url=address_of(path, prefix))
+                check_schema("sqlite", schema_state(connection), place=str(path), url=address_of(path, prefix))
             _enable_wal(connection, path)
             _migrate(connection, path)
             _flush(path)
@@ -160,13 +168,13 @@ def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 def _migrate(connection: Connection, path: Path) -> None:
     """Upgrade the schema; of several processes that open a new file at the same time, one does it."""
-    if not pending_migrations("sqlite", schema_number(connection), place=str(path)):
+    if not pending_migrations("sqlite", schema_state(connection), place=str(path)):
         return  # without the write lock, for which busy processes would make this one wait
     begin(connection)
     try:
-        current = schema_number(connection)
-        _run_migrations(connection, current, place=str(path))
-        if current == 0 and not connection.prefix:
+        state = schema_state(connection)
+        _run_migrations(connection, state, place=str(path))
+        if state.current == 0 and not connection.prefix:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     finally:
@@ -183,17 +191,17 @@ def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
     if not connection.in_transaction:
         connection.execute(BEGIN)
     ours = PrefixedConnection(connection, prefix)
-    _run_migrations(ours, schema_number(ours), place="the file")
+    _run_migrations(ours, schema_state(ours), place="the file")
     return newest_schema("sqlite")
 
 
 def upgrade_statements(current: int, prefix: str, *, place: str) -> list[str]:
     """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
     found = []
-    for number, name, text in pending_migrations("sqlite", current, place=place):
-        record = f"INSERT INTO schema_version (version, name) VALUES ({number}, '{name}');"  # noqa: S608 - of our files
-        found += [f"-- {number:04} {name}", *(prefixed(each, prefix).strip("\n") for each in _statements(text))]
-        found.append(prefixed(record, prefix))
+    for each in pending_migrations("sqlite", SchemaState(current), place=place):
+        statements = (prefixed(text, prefix).strip("\n") for text in _statements(each.text))
+        found += [f"-- {each.number:04} {each.name}", *statements]
+        found.append(prefixed(f"{record_migration('sqlite', each)};", prefix))
     if found and current == 0 and not prefix:
         found.append(f"PRAGMA application_id = {APPLICATION_ID};")
     return found
@@ -206,11 +214,20 @@ def upgrade_script(current: int, prefix: str, *, place: str) -> str:
     return "\n".join(lines) if statements else ""
 
 
-def _run_migrations(connection: Connection | PrefixedConnection, current: int, *, place: str) -> None:
-    for number, name, text in pending_migrations("sqlite", current, place=place):
-        for statement in _statements(text):
+def _run_migrations(connection: Connection | PrefixedConnection, state: SchemaState, *, place: str) -> None:
+    for each in pending_migrations("sqlite", state, place=place):
+        for statement in _statements(each.text):
             connection.execute(statement)
-        connection.execute(INSERT_SCHEMA, (number, name))
+        connection.execute(record_migration("sqlite", each))
+
+
+def schema_state(connection: Connection | PrefixedConnection) -> SchemaState:
+    """Return the schema number of a file, and the oldest that a release must know to use it."""
+    current = schema_number(connection)
+    columns = {row[1] for row in connection.execute(f"PRAGMA table_info({connection.prefix}{VERSIONS})")}
+    if OLDEST_READER not in columns:
+        return SchemaState(current)
+    return SchemaState(current, connection.execute(SELECT_OLDEST_READER).fetchone()[0])
 
 
 def schema_number(connection: Connection | PrefixedConnection) -> int:

@@ -61,6 +61,19 @@ def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monke
     assert "entities" == names[-1]
 
 
+def test_doctor_reports_a_chart_whose_old_text_is_served(call: Caller, lamps: Path) -> None:
+    """It was saved after a text with a higher label."""
+    lamp = (lamps / "lamp.yaml").read_text()
+    for label in ("2.0", "1.4"):
+        (lamps / f"{label}.yaml").write_text(f"revision: '{label}'\n{lamp}")
+        call("create", STORE, f"lamp/{label}", "--chart", f"{label}.yaml")
+    status, detail, fix = checks(call, STORE, *CHARTED)["outdated charts"]
+
+    assert "warning" == status
+    assert "1.4" in detail
+    assert "2.0" in (fix or "")
+
+
 def test_doctor_reports_revisions_without_a_definition(call: Caller, lamps: Path) -> None:
     lamp = (lamps / "lamp.yaml").read_text()
     (lamps / "other.yaml").write_text(lamp.replace("press: bright", "press: bright, kick: bright"))

@@ -87,7 +87,7 @@ async def test_readers_cannot_write(path: Path) -> None:
 async def test_a_newer_schema_is_refused(path: Path) -> None:
     """A file that a later release wrote is left alone, with a hint."""
     await _some(path)
-    rows(path, "INSERT INTO schema_version VALUES (999, 'later')")
+    rows(path, "INSERT INTO schema_version (version, name) VALUES (999, 'later')")
     with pytest.raises(UsageError, match="999") as raised:
         SqliteStore(path)
 
