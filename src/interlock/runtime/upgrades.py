@@ -4,8 +4,8 @@ Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`
 the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
 pinned: it continues on its own revision.
 Rule 2: moves go forward only: the new revision must have been saved later in this store, or promoted later
-(`rollouts`), and must not be outdated (`ports.definitions`). So workers with different newest charts never move an
-entity back and forth. None goes to a revision that is being rolled out, or was aborted.
+(`rollouts`), and not as an outdated one. So workers with different newest charts never move an entity back and forth.
+None goes to a revision that is being rolled out, or was aborted.
 Rule 3: an entity that cannot be carried stays (`evolve.carry`), and is asked again after its next step.
 Rule 4: entities that ended, and children of inline charts, stay.
 Rule 5: `compatible` is not believed: what it breaks is logged when the pair is first compared, and such entities stay.
@@ -176,19 +176,18 @@ class Upgrades:
         editions = await self._revisions.editions(old.kind)
         head = newest_edition(editions)
         is_outdated = head is not None and is_lower(newest.chart.label, head.label)
-        will_be_saved = is_preview and not is_outdated and order_of(editions, names_of(newest.chart)) is None
         promoted = self._rollouts.promoted(old.kind)
+        will_be_saved = is_preview and not is_outdated and sequence_of(editions, newest.chart) is None
         if not (will_be_saved or is_later(editions, newest.chart, than=old, promoted=promoted)):
             return None
         return self._compare(old, newest, label, await self._between(editions, old, newest.chart))
 
     async def _between(self, editions: tuple[Edition, ...], old: Chart, new: Chart) -> list[Document]:
         """Return the definitions between two that rename states, as the store orders them, without unreadable ones."""
-        places = [order_of(editions, names_of(each)) for each in (old, new)]
-        first, last = (None if each is None else each[0] for each in places)
+        first, last = sequence_of(editions, old) or 0, sequence_of(editions, new)
         order = {each.revision: each.sequence for each in reversed(editions)}  # the first edition of each
         inside = sorted(
-            (sequence, name) for name, sequence in order.items() if (first or 0) < sequence < (last or sequence + 1)
+            (sequence, name) for name, sequence in order.items() if first < sequence < (last or sequence + 1)
         )
         found = [await self._revisions.document(old.kind, name) for _, name in inside]
         return [each for each in found if each is not None and each.renamed]
@@ -245,10 +244,17 @@ def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart, promot
     An earlier chart that was never saved, because a release before definitions wrote its entities, comes first, and so
     does one that was outdated when it was saved.
     """
-    outdated, chosen = outdated_editions(editions), {each.revision for each in promoted}
-    counted = tuple(each for each in editions if each not in outdated or each.revision in chosen)
-    own, other = (order_of(counted, names_of(each), promoted) for each in (chart, than))
+    chosen = {each.revision for each in promoted}
+    outdated = tuple(each for each in outdated_editions(editions) if each.revision not in chosen)
+    editions = tuple(each for each in editions if each not in outdated)
+    own, other = (order_of(editions, names_of(each), promoted) for each in (chart, than))
     return own is not None and (other is None or own > other)
+
+
+def sequence_of(editions: tuple[Edition, ...], chart: Chart) -> int | None:
+    """Return the number of the first edition of a chart in the store; None if it is not saved."""
+    place = order_of(editions, names_of(chart))
+    return None if place is None else place[0]
 
 
 def names_of(chart: Chart) -> tuple[str, ...]:
