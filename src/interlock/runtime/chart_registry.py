@@ -104,6 +104,10 @@ class ChartRegistry:
         self._known_events.add((kind, name))
         return None
 
+    def is_known_event(self, kind: str, name: str) -> bool:
+        """Whether `unknown_event` has found this name to be known."""
+        return type(name) is str and (kind, name) in self._known_events
+
     def payload_mistake(self, kind: str, name: str, data: Any) -> UsageError | None:
         """Return the error for a payload that no loaded revision accepts for an event; None if one does."""
         mistake: UsageError | None = None

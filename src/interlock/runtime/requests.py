@@ -225,9 +225,12 @@ class CallerRequests:
 
         `entry_key` is the key of the entry; without it, that of the caller or a new one.
         """
-        if type(entity) is not str or entity not in self._snapshots:  # cached ids were checked before
-            check_entity(entity)
-        check_event(event)
+        cached = self._snapshots.get(entity) if type(entity) is str else None  # cached ids were checked before
+        kind = check_entity(entity) if cached is None else cached[0].kind
+        mistake = None
+        if not self._charts.is_known_event(kind, event):
+            check_event(event)
+            mistake = self._charts.unknown_event(kind, event)
         sender = None if principal is None else check_principal(principal)
         if trace is not None:
             check_trace(trace)
@@ -241,7 +244,7 @@ class CallerRequests:
             check_sent(sent_ms)
         if payload is not None and payload_problem(payload) is not None:
             payload = json_payload(payload, what=f"the payload of `{event}`", code="event.payload")
-        mistake, refusal = self._charts.unknown_event(kind_of(entity), event), None
+        refusal = None
         if mistake is not None:
             refusal = Fault(UNKNOWN_EVENT, mistake.message)
         elif sent_ms is not None and sent_ms < self._clock.now_ms() - KEY_WINDOW_MS:

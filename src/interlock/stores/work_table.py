@@ -58,9 +58,10 @@ class WorkTable:
             self.delete_work(entity, work_id)
         for work_id in delta.cancelled:
             self._cancel(entity, work_id)
-        for lane in ORDERED_LANES:
-            if any(each.id.lane == lane for each in delta.created):
-                self._enqueue_first(entity, lane)
+        if delta.created:
+            for lane in ORDERED_LANES:
+                if any(each.id.lane == lane for each in delta.created):
+                    self._enqueue_first(entity, lane)
 
     def _cancel(self, entity: str, work_id: WorkId) -> None:
         row = self._rows.get((entity, work_id))
