@@ -159,12 +159,14 @@ def test_values_that_are_written_into_the_context_are_counted_each_time(type: st
 
 
 def test_written_texts_are_counted_in_the_context() -> None:
-    """Long ones; a YAML alias repeats them for nothing."""
-    fields = f"context: {{{MANY.replace('TYPE', 'any')}}}"
-    first = f"{{assign: {{f0: &long {LONG[:990_000]}}}}}"
-    others = ", ".join(f"{{assign: {{f{number}: *long }}}}" for number in range(1, 20))
+    """A definition may hold three long texts; with eight copies of a field they are more than a step may hold."""
+    fields = f"context: {{s: {{type: string, default: ''}}, {MANY.replace('TYPE', 'any')}}}"
+    texts = [f"{{assign: {{f0: &long {LONG[:990_000]}}}}}", "{assign: {f1: *long}}", "{assign: {f2: *long}}"]
+    copies = [f"{{assign: {{f{number}: '= context.s'}}}}" for number in range(3, 11)]
 
-    assert "step.bytes_max" == fault(acting(f"{first}, {others}", fields)).code
+    kernel = kernel_of(acting(", ".join(copies), fields))
+    assert "applied" == kernel.step(started(kernel, {"s": LONG}), Event("go")).outcome
+    assert "step.bytes_max" == fault(acting(", ".join([*texts, *copies]), fields), context={"s": LONG}).code
 
 
 def test_items_of_a_loop_are_written_into_the_context() -> None:
