@@ -51,6 +51,7 @@ READING = {
     "migrate": [["plan", STORE, *CHART], ["status", STORE, "parcel"], ["status", STORE, SEEN]],
     "refold": [[STORE, *CHART]],
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
+    "rollout": [["status", STORE, "parcel"], ["status", STORE, SEEN]],
     "shadow": [["replay", STORE, *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
     "stuck": [[STORE, *CHART], [STORE]],

@@ -44,6 +44,7 @@ APART = {
     "migrate",
     "new",
     "refold",
+    "rollout",
     "schema",
     "shadow",
     "simulate",
