@@ -151,7 +151,7 @@ async def test_a_definition_without_an_entry_is_harmless(scene: Scene) -> None:
 
 # Trap 32: two hosts register different successors at the same time
 
-OTHER = SAFE.replace("1.1.0", "1.1.1").replace("4s: expired", "6s: expired")
+OTHER = SAFE.replace("4s: expired", "6s: expired")  # with the label of SAFE: neither is the lower one (decision 0107)
 
 
 async def test_of_two_successors_that_arrive_together_one_is_the_later(scene: Scene) -> None:
