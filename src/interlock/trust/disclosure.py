@@ -45,6 +45,7 @@ OPEN_CODES = frozenset(
         "older.malformed",
         "origin.foreign",
         "refusals.none",
+        "report.unknown",
         "right.missing",
         "stream.full",
         # Errors in the request
