@@ -1,0 +1,14 @@
+-- Section: audit
+
+
+-- Section: sensitive states
+
+
+-- Section: personal data
+
+
+-- Section: retention
+
+
+-- Section: authorization
+
