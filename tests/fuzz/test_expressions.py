@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.properties.expression_fuzz import Fuzz, fuzz
 
 from tests.properties import expression_fuzz
-from tests.properties.expression_fuzz import Fuzz, fuzz
 
 
 def test_hostile_expressions_stay_within_their_bounds() -> None:
