@@ -34,6 +34,7 @@ REPEATED_EVERY = 16
 SILENCE_SECONDS_MAX = 900.0
 """How long a process may print nothing. A batch takes seconds, also on a busy machine."""
 SHOWN = 20
+WORKER = ("-m", "tests.fuzz.worker")
 
 
 class TargetRun:
@@ -55,8 +56,8 @@ class TargetRun:
             last = min(chunk + BATCHES_PER_PROCESS, first + batches) - 1
             found |= {each.number: each.digest for each in self._run_process(chunk, last, size, hash_seed=0)}
         for number in [each for each in found if each % REPEATED_EVERY == first % REPEATED_EVERY]:
-            again = next(self._run_process(number, number, size, hash_seed=1, counted=False), None)
-            if again is not None and again.digest != found[number]:
+            again = [each.digest for each in self._run_process(number, number, size, hash_seed=1, counted=False)]
+            if again != [found[number]]:
                 text = "the verdicts of a batch differ in another process"
                 self.findings.append(Finding("crash", "not deterministic", f"{text}: --start {number * BATCH}", b""))
 
@@ -70,9 +71,7 @@ class TargetRun:
                 place.flush()
                 words = [self.name, str(self.seed), str(first), str(last), str(size), place.name]
                 environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.fuzz.worker", *words], stdout=subprocess.PIPE, env=environment
-                )
+                process = subprocess.Popen([sys.executable, *WORKER, *words], stdout=subprocess.PIPE, env=environment)
                 for line in _lines(process):
                     batch = json.decode(line, type=Batch)
                     first = batch.number + 1

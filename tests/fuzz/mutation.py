@@ -15,6 +15,9 @@ from typing import Any
 TEXT_MAX = 200_000
 """Characters of a mutated text: repetitions are multiplied by later mutations, and most inputs should be small."""
 
+LARGE_SHARE = 1 / 300
+"""Texts with a piece that is repeated up to half of the largest size: what is quadratic shows."""
+
 _TOKEN = re.compile(r"\n[ ]*|\w+|[ \t]+|[^\w\s]", re.UNICODE)
 
 WORDS = (
@@ -118,10 +121,14 @@ class Mutator:
     # Texts
 
     def text(self, text: str) -> str:
-        """Return a text after one to six mutations of its tokens."""
+        """Return a text after one to six mutations of its tokens. One in three hundred is large."""
         tokens = _TOKEN.findall(text)
         for _ in range(self.random.choice((1, 1, 1, 2, 2, 3, 4, 6))):
             tokens = self._mutate_tokens(tokens)
+        if self.random.random() < LARGE_SHARE and tokens:
+            at = self.random.randrange(len(tokens))
+            piece = "".join(tokens[at : at + self.random.choice((1, 2, 5, 20))])
+            tokens.insert(at, piece * (TEXT_MAX // max(1, 2 * len(piece))))
         return "".join(tokens)[:TEXT_MAX]
 
     def word(self) -> str:

@@ -21,9 +21,23 @@ RANDOM_CHARTS = 200
 """Random charts that are tried; those whose text is small enough are used."""
 
 SKETCHES = (
-    'initial,\na: entry/ do x\n  exit/ do y,\nb [color="red"] {\n  c, d;\n  c => d: e [n > 1]/ act;\n},\n'
-    "^fork,\n]join,\nfinal;\ninitial => a;\na => b: go;\nb => final: done # a comment\n;\n",
-    "p.parallel [label=\"two\"] { one { x -> y: t; }, two { u; }; };\na, h.history, H [type=deephistory];\na -> p: 'odd';\n",
+    """initial,
+a: entry/ do x
+  exit/ do y,
+b [color="red"] {
+  c, d;
+  c => d: e [n > 1]/ act;
+},
+^fork, ]join, final;
+initial => a;
+a => b: go;
+b => final: done # a comment
+;
+""",
+    """p.parallel [label="two"] { one { x -> y: t; }, two { u; }; };
+a, h.history, H [type=deephistory];
+a -> p: 'odd';
+""",
 )
 """Texts of smcat that our writer does not write."""
 

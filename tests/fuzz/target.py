@@ -8,9 +8,14 @@ Rule 3: `attempt` returns for every input. Whatever it raises is a finding: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import atexit
+from collections.abc import Coroutine, Iterator
+from functools import cache
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 ACCEPTED = "accepted"
 """Verdicts of inputs that the parser took start with this word."""
@@ -28,3 +33,15 @@ class Target(Protocol):
     def attempt(self, data: bytes) -> str:
         """Parse one input, check what came out, and return the verdict."""
         ...
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the one event loop of this process: a new loop costs more than most attempts."""
+    return _loop().run_until_complete(work)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    found = asyncio.new_event_loop()
+    atexit.register(found.close)
+    return found

@@ -127,7 +127,7 @@ def _interrupt(*_: object) -> None:
     raise _TooSlowError
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
     """Allow this process 256 MiB more than it has."""
     used = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
     most = int(used.split()[1]) * 1024 + MEMORY_BYTES_MAX
@@ -140,9 +140,9 @@ def main() -> None:
     logging.disable()
     target = get_target(name)
     run_batch(target, -1, 0, 20)  # the corpus and what is imported on first use are no cost of an input
-    with open(path, "r+b") as file, mmap.mmap(file.fileno(), PLACE.size) as place, limits():
+    with Path(path).open("r+b") as file, mmap.mmap(file.fileno(), PLACE.size) as place, limits():
         if sys.platform == "linux":
-            _limit_memory()
+            limit_memory()
         for number in range(int(first), int(last) + 1):
             done = run_batch(target, int(seed), number, int(count), place)
             print(json.encode(done).decode(), flush=True)

@@ -1,7 +1,7 @@
 """The readers of definitions: YAML, SCXML, XState JSON and smcat.
 
 For every input:
-1. `loads` returns a chart or raises DefinitionError, whose errors have a code, a position in the text and a short message;
+1. `loads` returns a chart or raises DefinitionError, whose errors have a code, a position and a short message;
 2. the document of an accepted chart is stored as canonical JSON and read back as the same chart;
 3. an accepted chart starts, or the start is refused with an error of ours;
 4. an accepted chart is written in its own format, and in none of this more than a diagnostic says what is lost.
@@ -18,13 +18,13 @@ from typing import Any
 from interlock.assemble.charts import BoundChart, format_writer, loads, read_text
 from interlock.definition.json.format import canonical_json
 from interlock.errors import DefinitionError, InterlockError
+from interlock.model.limits import DIAGNOSTIC_LENGTH_MAX
 from tests.fuzz import seeds
 from tests.fuzz.mutation import Mutator, encoded, json_bytes
 from tests.fuzz.target import ACCEPTED
 from tests.hostile.definitions import ALL
 
 SOURCE = "fuzz"
-MESSAGE_MAX = 1_000
 HOSTILE_BYTES_MAX = 10_000
 
 
@@ -70,7 +70,7 @@ class DefinitionTarget:
             assert each.location.file == SOURCE, f"{each.code} names another file: {each.location.file!r:.60}"
             assert 1 <= each.location.line <= lines, f"{each.code} is at line {each.location.line} of {lines}"
             assert each.location.column >= 1, f"{each.code} is at column {each.location.column}"
-            assert 0 < len(each.message) <= MESSAGE_MAX, f"{each.code} has {len(each.message)} characters"
+            assert 0 < len(each.message) <= DIAGNOSTIC_LENGTH_MAX, f"{each.code} has {len(each.message)} characters"
         str(error).encode()  # a lone surrogate could not be printed
         return " ".join(f"{each.code}:{each.location.line}:{each.location.column}" for each in error.diagnostics)
 

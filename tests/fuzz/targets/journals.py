@@ -10,7 +10,6 @@ content is hostile, and the hash is right. For every input:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
@@ -25,7 +24,7 @@ from interlock.errors import InterlockError, UsageError
 from interlock.model.codec import encode
 from interlock.model.journal.record import JournalRecord, chain_start, decode_record, encode_line
 from interlock.model.limits import BUNDLE_LINE_BYTES_MAX
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.bundle import BundleReader, export_bundle, import_bundle
 from interlock.runtime.history.replay import repeat_step
@@ -48,7 +47,7 @@ from interlock.stores.files.journal.snapshot_file import decode_snapshot_file
 from interlock.stores.memory import MemoryStore
 from tests.fuzz import seeds
 from tests.fuzz.mutation import Mutator, json_bytes
-from tests.fuzz.target import ACCEPTED
+from tests.fuzz.target import ACCEPTED, run_async
 from tests.unit.runtime.scene import StillClock
 
 CHART = """
@@ -60,7 +59,10 @@ events: {add: {payload: {by: {type: integer, required: true}}}, go: {}, run: {},
 initial: a
 states:
   a:
-    on: {add: {actions: [{assign: {n: "= context.n + event.data.by"}}, {emit: {type: added, data: {n: "= context.n"}}}]}, go: b, run: c}
+    on:
+      add: {actions: [{assign: {n: "= context.n + event.data.by"}}, {emit: {type: added, data: {n: "= context.n"}}}]}
+      go: b
+      run: c
   b:
     after: {1h: a}
     on: {home: a}
@@ -92,7 +94,7 @@ class _Recorded(MemoryStore):
         super().__init__()
         self.appends: list[Append] = []
 
-    async def append(self, append: Append) -> Appended | Conflict | Duplicate | StaleAttempt | KeyExpired:
+    async def append(self, append: Append) -> Appended | Conflict | Duplicate | StaleAttempt:
         """Append, and remember it."""
         found = await super().append(append)
         if isinstance(found, Appended) and append.entity == ENTITY:
@@ -106,7 +108,7 @@ class Corpus:
     def __init__(self) -> None:
         self.chart = loads(CHART)
         self.chart.handler("ring")(lambda attempt: None)
-        asyncio.run(self._live())
+        run_async(self._live())
         self.journal = [line for each in self.appends for line in _lines(each)]
         mark = {"d": 0, "p": {"lane": "timer", "version": 3, "ordinal": 0}, "stand": {"attempts": 1, "error": {"a": 1}}}
         self.journal += [(MARK, mark), (SEAL, {"d": 0, "first": 1, "last": len(self.appends)})]
@@ -289,12 +291,6 @@ def _replayed(records: list[JournalRecord]) -> str:
     return "replayed"
 
 
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """One event loop for all imports: a new one costs more than an import."""
-    return asyncio.new_event_loop()
-
-
 def _attempt_bundle(data: bytes) -> str:
     def lines() -> Iterator[bytes]:
         file = BytesIO(data)
@@ -304,7 +300,7 @@ def _attempt_bundle(data: bytes) -> str:
     store = MemoryStore()
     revisions = Revisions(ChartRegistry(()), store, StillClock())
     try:
-        done = _loop().run_until_complete(import_bundle(store, BundleReader(lines), revisions, now_ms=1))
+        done = run_async(import_bundle(store, BundleReader(lines), revisions, now_ms=1))
     except InterlockError as error:
         return error.code
     return f"{ACCEPTED} bundle of {done.entries}"

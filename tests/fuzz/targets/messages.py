@@ -8,8 +8,7 @@ For every input:
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from functools import cache
 from random import Random
 from typing import Any
@@ -19,12 +18,13 @@ import msgspec
 from interlock.assemble.charts import loads
 from interlock.errors import InterlockError, RejectedError
 from interlock.model.journal.message import Message, decode_message, encode_message
+from interlock.ports.bus import IncomingMessage
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.consumer import Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.fuzz.mutation import WORDS, Mutator, encoded, json_bytes
-from tests.fuzz.target import ACCEPTED
+from tests.fuzz.target import ACCEPTED, run_async
 from tests.unit.runtime.scene import DOOR, StillClock
 
 ENTITIES_MAX = 2_000
@@ -104,7 +104,6 @@ class _Intake:
     """An intake without a bus: what it does with one message."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
         self._number = 0
         self._start()
 
@@ -118,7 +117,7 @@ class _Intake:
         if self._number % ENTITIES_MAX == 0:
             self._start()
         delivery = Delivery(f"door/d{self._number}", message.event or message.type, message.data, create={})
-        first, second = (self._loop.run_until_complete(self._send(message, delivery)) for _ in range(2))
+        first, second = (run_async(self._send(message, delivery)) for _ in range(2))
         expected = "duplicate" if first == "applied" else first
         assert second == expected, f"{first}, then {second}"
         return first
@@ -133,6 +132,10 @@ class _Intake:
 
 class _NoSource:
     """A bus without messages."""
+
+    def incoming(self) -> AsyncGenerator[IncomingMessage, None]:
+        """Nothing comes."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Nothing to close."""
