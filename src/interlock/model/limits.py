@@ -444,3 +444,13 @@ MIGRATION_GROUPS_MAX = 1_000
 
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
+
+RATE_KEYS_MAX = 10_000
+"""Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
+time."""
+
+RATE_PER_SECOND_MAX = 1_000_000
+"""Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""
+
+RATE_BURST_MAX = 1_000_000
+"""Requests at once of a rate limit: as `RATE_PER_SECOND_MAX`."""
