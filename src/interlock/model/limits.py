@@ -156,6 +156,18 @@ PAUSE_MS_MIN = 100
 PAUSE_MS_MAX = 86_400_000
 """The longest pause of a handler, a day: a service that answers nonsense must not stop work for years."""
 
+DIAGNOSTIC_LENGTH_MAX = 500
+"""Characters of the message of a diagnostic. It quotes what the author wrote, and one word may be a megabyte."""
+
+DIAGNOSTICS_MAX = 1_000
+"""Diagnostics of a definition, for each severity: more than a person reads, and a text of 1 MiB may have 100,000."""
+
+SUGGESTIONS_MAX = 25
+"""Similar names that are searched for a definition: each search takes 50 microseconds, and the first ones help."""
+
+TARGETS_MAX = 200
+"""Targets of a transition: one for each region, and charts have fewer than ten."""
+
 FAILURE_TEXT_LENGTH_MAX = 500
 """Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
 
