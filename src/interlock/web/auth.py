@@ -22,6 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from interlock.assemble.text_files import read_text_file
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PER_USER_MAX
 from interlock.ports.clock import Clock
@@ -164,10 +165,10 @@ def read_keys(path: Path) -> dict[str, User]:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             hint = f"chmod 600 {path}"
             raise UsageError(f"{path} can be read by other users of this machine", code="keys.mode", hint=hint)
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text_file(path))
     except FileNotFoundError:
         raise NotFoundError(f"file not found: {path}", code="file.not_found") from None
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}", code="keys.malformed") from None
     found: dict[str, User] = {}
     listed = table.get("key", [])
