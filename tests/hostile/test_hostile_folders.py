@@ -75,7 +75,9 @@ def test_other_entities_are_not_affected(folder: Path) -> None:
     pipe(next(each for each in folder.rglob("events.log") if "lamp.2" not in str(each)))
 
     assert OK == command("send", "file:st", "lamp/2", "go", "--chart", "lamp.yaml", folder=folder).code
-    assert OK == command("ls", "file:st", folder=folder).code
+    listed = command("ls", "file:st", folder=folder)
+    assert FINDINGS == listed.code  # the unreadable one is named
+    assert "lamp/2" in listed.out
 
 
 SMALL_FILES: dict[str, tuple[str, tuple[str, ...]]] = {

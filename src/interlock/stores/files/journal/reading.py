@@ -47,11 +47,12 @@ from interlock.stores.files.names import JOURNAL, SNAPSHOT, sealed_name, segment
 READ_BYTES = 1_048_576
 """Bytes of one read of a journal: more than any record, so that most journals are one read."""
 
-REST_BYTES_MAX = 67_108_864
-"""Bytes after the last good record (64 MiB) that can be a torn write: a write of many records has some megabytes."""
+REST_BYTES_MAX = 16_777_216
+"""Bytes after the last good record (16 MiB) that can be a torn write: one entry has 256 KiB, a copied page of a journal
+some megabytes."""
 
-SNAPSHOT_FILE_BYTES_MAX = 67_108_864
-"""Bytes of `state.json` (64 MiB): a snapshot has 1 MiB, and ten thousand keys and the unfinished work some more."""
+SNAPSHOT_FILE_BYTES_MAX = 16_777_216
+"""Bytes of `state.json` (16 MiB): a snapshot has 1 MiB, and ten thousand keys and the unfinished work some more."""
 
 OnLine = Callable[[WorkLine | MarkLine, Position], None]
 """Called with each work and mark line and the position after it, in order and before the record it belongs to."""
@@ -211,6 +212,7 @@ class JournalReader:
         self.problem = ""
         self.is_sealed = False
         self.sealed_version = 0
+        self._has_too_much = False
         self.active = active
         self._fs = fs
         self._chain = chain
@@ -254,7 +256,9 @@ class JournalReader:
             self.position = segment.position
             yield record
         self.position = segment.position
-        self.rest, self.problem, self.is_sealed = segment.rest, segment.problem, segment.is_sealed
+        self.problem, self.is_sealed = segment.problem, segment.is_sealed
+        self._has_too_much = len(segment.rest) > REST_BYTES_MAX
+        self.rest = segment.rest[:1] if self._has_too_much else segment.rest  # errors keep this reader in memory
 
     @property
     def reason(self) -> str:
@@ -269,7 +273,7 @@ class JournalReader:
             return "there are bytes after the seal"
         if self.rest and self.position.offset < self.active.base.durable_end:
             return f"{self.reason}, and these bytes were durable when the segment was created"
-        if len(self.rest) > REST_BYTES_MAX:
+        if self._has_too_much:
             return f"{self.reason}, and more bytes follow than one write has"
         if proves_durable(self.rest, self.position.offset):
             return f"{self.reason}, and a later line proves that these bytes were durable"
