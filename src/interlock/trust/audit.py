@@ -197,29 +197,32 @@ class AuditRecorder:
 
     async def _fold(self, place: _Place, now_ms: int) -> None:
         """Count an attempt; the first of its place is a durable row, so that no flood leaves no trace."""
-        if self._count(place, now_ms, starts=False):
+        place = self._bounded(place)
+        if place in self._counts:
+            self._count(place, now_ms)
             return
         self._counts[place] = _Count(now_ms)
         assert self._log is not None
         await self._log.append_audit((_summary(place, 1, now_ms, now_ms, now_ms),))
         self._start_writing()
 
-    def _count(self, place: _Place, now_ms: int, *, starts: bool = True) -> bool:
-        """Count an attempt. False if its place is not counted yet, and `starts` does not ask for it."""
+    def _bounded(self, place: _Place) -> _Place:
+        """Return the place, or the one for all others if there are too many."""
+        if place in self._counts or len(self._counts) < AUDIT_COUNTERS_MAX:
+            return place
+        return _Place(Actor(OTHER, "user"), place.outcome, OTHER, OTHER)
+
+    def _count(self, place: _Place, now_ms: int) -> None:
+        """Count an attempt."""
+        place = self._bounded(place)
         count = self._counts.get(place)
-        if count is None and len(self._counts) >= AUDIT_COUNTERS_MAX:
-            place = _Place(Actor(OTHER, "user"), place.outcome, OTHER, OTHER)
-            count = self._counts.get(place)
         if count is None:
-            if not starts:
-                return False
             count = self._counts[place] = _Count(now_ms)
             self._start_writing()
         if count.number == 0:
             count.first_ms = now_ms
         count.number += 1
         count.last_ms = now_ms
-        return True
 
     def _start_writing(self) -> None:
         if self._writing is None or self._writing.done():

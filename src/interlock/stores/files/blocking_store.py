@@ -122,8 +122,11 @@ class BlockingFileStore:
             found = self.load(row.entity)
         except InterlockError:
             return row
-        snapshot = found.snapshot if isinstance(found, Loaded) else None
-        return row if snapshot is None else replace(row, state_from=snapshot.configuration)
+        if not isinstance(found, Loaded):
+            return row
+        if found.records:
+            return replace(row, state_from=found.records[-1].entry.after)
+        return row if found.snapshot is None else replace(row, state_from=found.snapshot.configuration)
 
     # Work and leases
 
