@@ -313,7 +313,7 @@ async def test_an_attempt_of_any_values_becomes_a_row() -> None:
 
     store = MemoryStore()
     with pytest.raises(UsageError):
-        await runtime(CHART, store=store).send(Broken(), "go", principal={"id": Broken()})  # type: ignore[arg-type]  # wrong
+        await runtime(CHART, store=store).send(Broken(), "go", principal={"id": Broken()})  # type: ignore[call-overload]  # wrong
     (row,) = await audit_rows(store)
 
     assert ("entity.malformed", "Broken, which cannot be shown") == (row.reason, row.actor)
