@@ -25,7 +25,7 @@ from tests.unit.runtime.scene import StillClock, runtime
 class HeldClock(StillClock):
     """A clock on which no interval ends."""
 
-    async def sleep_ms(self, ms: float) -> None:  # noqa: ARG002 - however long
+    async def sleep_ms(self, ms: float) -> None:
         await asyncio.Event().wait()
 
 
