@@ -147,8 +147,9 @@ class Migration:
     async def apply(self, *, once: bool = False) -> AsyncIterator[None]:
         """Move every living entity that can be carried. Yield after each batch.
 
-        The walk is repeated until it moves no entity that existed before, with `once` it is not. The report is that of the last pass, with all moves. It goes on with a
-        migration of the same plan that was interrupted, from its cursor; the first pass then covers the rest only.
+        The walk is repeated until it moves no entity that existed before, with `once` it is not. The report is that of
+        the last pass, with all moves. It goes on with a migration of the same plan that was interrupted, from its
+        cursor; the first pass then covers what is after it only.
 
         Raises DefinitionError if a mapping is wrong or leaves something unanswered; UnavailableError while another
         process migrates this kind (`migration.running`), and when one has taken over (`migration.taken_over`).
