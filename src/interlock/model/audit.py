@@ -31,6 +31,9 @@ STREAM = "audit"
 FORMER_STREAM = "audit_refusal"
 """What the genesis of a chain binds: the stream; and that of earlier releases."""
 
+HTTP_EVENT = "_http"
+"""How the event of a request begins that was refused before it became an event: then its method and its path follow."""
+
 CHECKPOINT = "_audit.checkpoint"
 """The event of a row that contains a signed checkpoint."""
 
@@ -97,12 +100,14 @@ class AuditRow(Struct, frozen=True, omit_defaults=True, rename={"originator": "f
     @property
     def is_refusal(self) -> bool:
         """Whether an attempt on a known kind changed nothing. Senders choose other kinds freely, so none is counted."""
-        return self.outcome != "applied" and self.reason not in UNKNOWN_PLACES and self.entity != ""
+        is_known = self.reason not in UNKNOWN_PLACES and not self.event.startswith(HTTP_EVENT)
+        return self.outcome != "applied" and is_known and self.entity != ""
 
     @property
     def wants_states(self) -> bool:
         """Whether a store adds the states of the entity."""
-        return self.state_from is None and self.is_refusal and not self.is_summary and "/" in self.entity
+        is_attempt = self.outcome != "applied" and not self.is_summary and self.reason not in UNKNOWN_PLACES
+        return self.state_from is None and is_attempt and "/" in self.entity
 
 
 class AuditRecord(Struct, frozen=True):

@@ -191,9 +191,9 @@ async def test_strangers_have_summary_rows_only() -> None:
     store = MemoryStore()
     recorder = AuditRecorder(store, StillClock())
     for number in range(50):
-        await recorder.record_stranger(code="login.missing", address=f"192.0.2.{number}", what="")
-    await recorder.record_stranger(code="login.missing", address="2001:db8:1:1ff::7", what="")
-    await recorder.record_stranger(code="login.missing", address="no address", what="")
+        await recorder.record_stranger(code="login.missing", address=f"192.0.2.{number}")
+    await recorder.record_stranger(code="login.missing", address="2001:db8:1:1ff::7")
+    await recorder.record_stranger(code="login.missing", address="no address")
     await recorder.close()
     rows = await audit_rows(store)
     found = Counter[str | None]()
@@ -210,7 +210,7 @@ async def test_counters_are_bounded() -> None:
     strangers = AUDIT_COUNTERS_MAX + 100
     for number in range(strangers):
         address = f"10.{number // 256}.{number % 256}.1"
-        await recorder.record_stranger(code="login.missing", address=address, what="")
+        await recorder.record_stranger(code="login.missing", address=address)
     await recorder.close()
     rows = await audit_rows(store)
     rows += [each.decode() for each in await store.audit_after(1_000)]
