@@ -135,6 +135,9 @@ fuzz: $(READY) ## fuzz the expression language with a million inputs
 torture: $(READY) ## run all crash tests on every store, with a table of results; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash
 
+audit-bytes: $(READY) ## change a byte of an audit of 100,000 entries at 200 places, and verify; ENTRIES=2000 POSITIONS=20 for less
+	@$(RUN) -m tests.crash.audit_bytes --entries $(or $(ENTRIES),100000) --positions $(or $(POSITIONS),200)
+
 torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
 	@$(RUN) -m tests.crash.kills.fork_storm $(or $(FORKS),100)
 
