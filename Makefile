@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance evolve fmt docs lint types imports tidy fuzz torture torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance evolve fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -78,6 +78,7 @@ SUBCOMMANDS = {
     "db": {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
+        "grants": "Print the SQL for a role that cannot change the audit",
         "tenants": "List tenants",
         "restored": "Raise the restore epoch, after a restore from an older copy",
         "messages": "Show whether entries are published, or stop it",

@@ -39,7 +39,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
-from interlock.stores.registry import all_tenants, schema_of, tenant_of, upgrade_script
+from interlock.stores.registry import all_tenants, grant_script, schema_of, tenant_of, upgrade_script
 from interlock.stores.registry import open_store as open_store_url
 
 _CHAIN_NOTE = (
@@ -370,6 +370,22 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, dry_run: bool, as_jso
         terminal.data(json_text({"before": old, "after": new}))
     else:
         terminal.report(f"schema {old} → {new}" if old != new else f"schema {new}: up to date")
+    return exit_codes.OK
+
+
+@example("interlock db grants postgresql://owner@host/orders --role orders_app | psql postgresql://owner@host/orders")
+@db.command
+@words("")
+@click.option("--role", required=True, metavar="ROLE", help="The role that programs connect as.")
+@common
+@pass_terminal
+def grants(terminal: Terminal, words: tuple[str, ...], *, role: str) -> int:
+    """Prints the SQL by which the owner of the tables admits another role: it cannot change or delete the audit.
+
+    Run it once, as the owner. Programs then connect as that role, with `?migrate=0`, and `db upgrade` as the owner.
+    """
+    url, _ = split_words(words)
+    terminal.data(grant_script(url, role))
     return exit_codes.OK
 
 
