@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.model.event import Event
+from interlock.model.journal.entry import CREATE
 from interlock.model.journal.record import chain_start
 from interlock.model.limits import AUDIT_NAME_BYTES_MAX, AUDIT_REASON_BYTES_MAX
 from interlock.model.storable import describe
@@ -252,10 +253,13 @@ def originator_of(principal: Any) -> Actor | None:
 
 
 def actor_of_event(event: Event) -> Actor:
-    """Return who caused an event: its principal; without one, the timer, the worker or the local program."""
+    """Return who caused an event: its principal; without one, the timer, worker, parent or local program."""
     found = actor_of(event.principal)
     if found is not None:
         return found
     if event.source is not None:
         return TIMER if event.source.startswith("timer/") else WORKER
-    return WORKER if event.type != "external" and event.name != "_create" else LOCAL
+    if event.name == CREATE:
+        parent = event.data.get("parent") if isinstance(event.data, dict) else None
+        return Actor(str(parent["entity"]), "system") if isinstance(parent, dict) and "entity" in parent else LOCAL
+    return LOCAL if event.type == "external" else WORKER

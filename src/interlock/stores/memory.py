@@ -332,9 +332,10 @@ class MemoryStore:
         with self._lock:
             return dict(self._facts)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
         with self._lock:
+            self._append_audit(() if audit is None else (audit,))
             self._facts.pop(name, None)
             if value is not None:
                 self._facts[name] = value

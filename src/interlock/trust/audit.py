@@ -331,6 +331,11 @@ class JoinedAudit:
             self._loop.call_soon_threadsafe(self._recorder.record_later, attempt, outcome, reason)
 
 
+def act_row(entity: str, event: str, what: str, *, by: str, why: str = "", now_ms: int) -> AuditRow:
+    """Return the row of an act of an operator: `what` was done, `by` whom and `why`. It is written with the act."""
+    return AuditRow(entity, event, "applied", what, now_ms, actor=by, actor_kind="user", note=why or None)
+
+
 def is_refusal(error: InterlockError) -> bool:
     """Whether an error refuses an attempt and the audit has no row about it yet."""
     return not error.is_recorded and isinstance(error, REFUSALS) and not error.code.startswith(_NOT_ATTEMPTS)

@@ -221,9 +221,7 @@ async def _privileges(url: str) -> AsyncIterator[Check]:
     """Whether the role of the address could change the audit."""
     found = await audit_privileges(url)
     if found:
-        detail = (
-            f"the role of this address may {', '.join(found)} rows of the audit: it owns the tables"
-        )
+        detail = f"the role of this address may {', '.join(found)} rows of the audit: it owns the tables"
         fix = "connect programs as a role of its own: interlock db grants --role NAME prints its SQL"
         yield Check("audit", "warning", detail, fix)
 

@@ -13,7 +13,16 @@ import click
 from interlock.cli import exit_codes
 from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
-from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
+from interlock.cli.options import (
+    chart_option,
+    common,
+    duration_ms,
+    example,
+    json_option,
+    pass_terminal,
+    user_name,
+    words,
+)
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
@@ -411,7 +420,7 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
                 message = f"a worker has leased `{leased.work.key(leased.entity)}`"
                 hint = "stop all workers and wait until their leases expire; or, if none is running, add --force"
                 raise ConflictError(message, code="epoch.worker", hint=hint)
-            return await raise_epoch(runtime.store)
+            return await raise_epoch(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
 
     epoch = run(work())
     if as_json:
@@ -441,7 +450,7 @@ def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: 
             if runtime.store.facts is None:
                 raise UsageError("this store has no settings", code="store.facts")
             if off:
-                await turn_off(runtime.store)
+                await turn_off(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
             return await bus_of(runtime.store)
 
     bus = run(work())
