@@ -172,10 +172,14 @@ class CallerRequests:
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
     ) -> Receipt:
         """As `Runtime.dry_run`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
-        return await self._answer(request, await self.sender.dry_run(entity, request))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+            return await self._answer(request, await self.sender.dry_run(entity, request))
+        except InterlockError as error:
+            error.is_recorded = True  # it is no attempt
+            raise
 
     def _event_of(self, entity: str, model: object, payload: object) -> str:
         """Return the name of the event that a model is the payload of."""
@@ -211,6 +215,7 @@ class CallerRequests:
         if receipt.outcome == "rejected":
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
+                mistake.is_recorded = True  # as the receipt that it replaces
                 raise mistake
         return receipt
 
