@@ -74,6 +74,7 @@ async def start_verify(request: RequestContext) -> Job:
 async def start_bulk(request: RequestContext) -> Job:
     """Send one event to many entities; a dry run comes first."""
     body, console = request.body, request.console
+    console.check_kind(request.user, body.kind)  # a filter discloses which entities it finds
     console.check_writable(request.user, body.kind)
     console.kernel(body.kind)
     check_event(body.event)
