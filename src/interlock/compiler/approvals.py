@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from interlock.compiler.resolve import parse_descriptor
+from interlock.errors import SourceLocation
 from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.document.actions import Action, Assign, Expression, GuardExpression, If
 from interlock.model.document.document import Document, State, Transition
@@ -37,7 +38,7 @@ def _recordings(document: Document) -> dict[str, Action]:
     """The action for each event that is recorded or clears records."""
     recorded: dict[str, None] = {}
     cleared: dict[str, dict[str, None]] = {}
-    places = {}
+    places: dict[str, SourceLocation] = {}
     for event in document.events or ():
         found = event.approvals
         if found is None:

@@ -34,6 +34,7 @@ from interlock.evolve.labels import is_lower, is_within
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.codec import UNDECODABLE
 from interlock.model.document.document import Document
 from interlock.model.known_charts import remember_chart
 from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
@@ -675,7 +676,7 @@ def _vocabulary(body: bytes) -> int:
     """Return the number of the vocabulary of a definition; 0 if there is none."""
     try:
         found = msgspec.json.decode(body)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return 0
     number = found.get("interlock") if isinstance(found, dict) else None
     return number if isinstance(number, int) else 0

@@ -40,6 +40,8 @@ PERMIT_NAMES = NAMES | {"principal"}
 SYSTEM = "system"
 """The role of timers, results, children and the sends of other entities."""
 
+_NOT_SYSTEM = frozenset({"user", "service", "person", "bus"})
+
 
 class _Entity(NamedTuple):
     id: str
@@ -212,8 +214,11 @@ def evaluate_permit(
 
 
 def roles_of(principal: Any) -> frozenset[str]:
-    """Return the roles of a principal; none for a sender without one."""
-    return frozenset(principal.get("roles") or ()) if isinstance(principal, Mapping) else frozenset()
+    """Return the roles of a principal; none for a sender without one. No user and no service has the role `system`."""
+    if not isinstance(principal, Mapping):
+        return frozenset()
+    found = frozenset(principal.get("roles") or ())
+    return found - {SYSTEM} if SYSTEM in found and principal.get("kind") in _NOT_SYSTEM else found
 
 
 class ChartAuthorizer:

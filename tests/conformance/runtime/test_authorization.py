@@ -11,10 +11,15 @@ import msgspec
 import pytest
 
 import interlock
+from interlock.buses.memory import MemoryBus
 from interlock.errors import DeniedError, InterlockError, NotFoundError, UsageError
 from interlock.model.codec import to_builtins
+from interlock.model.journal.message import Message
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.consumer import Consumer, Delivery
 from interlock.runtime.runtime import Runtime
+from interlock.testing.clock import VirtualClock
+from tests.support.eventually import eventually
 from tests.support.postgres_server import store_or_skip
 
 LEAVE = """\
@@ -301,3 +306,85 @@ async def test_create_and_read_follow_the_newest_revision(tmp_path: Path) -> Non
             await new.state("account/1", reader=ADA)
         assert "denied" == (await new.create("account/2", {"owner": "ada"}, principal=ADA)).outcome
         assert revision == (await new.state("account/1", reader={"id": "o", "roles": ["auditor"]})).revision
+
+
+# Who acts
+
+RELAY = """\
+interlock: 1
+kind: relay
+events:
+  go: {roles: [boss]}
+  later: {roles: [boss]}
+states:
+  idle:
+    expect: {within: forever}
+    on:
+      go: {actions: [{send: {event: approved, to: "leave/1"}}]}
+      later: {actions: [{send: {event: approved, to: "leave/1", delay: 1s, id: later}}]}
+"""
+
+
+@pytest.mark.parametrize("event", ["go", "later"])
+async def test_what_an_entity_sends_has_none_of_the_roles_of_its_sender(event: str) -> None:
+    """Neither immediately nor when a timer is over: it acts as the system."""
+    clock = VirtualClock()
+    open_leave = LEAVE.replace("{roles: [boss]}", "{roles: [boss, system]}")
+    for text, wanted in ((LEAVE, "open"), (open_leave, "done")):
+        charts = [interlock.loads(each) for each in (RELAY, text)]
+        async with interlock.open("memory:", charts=charts, clock=clock) as runtime:
+            await runtime.create("relay/1")
+            await runtime.create("leave/1")
+            (await runtime.send("relay/1", event, principal=BOSS)).expect()
+            await clock.advance(10_000)
+            assert (wanted,) == (await runtime.state("leave/1")).configuration
+
+
+async def test_no_user_and_no_service_acts_as_the_system() -> None:
+    text = LEAVE.replace("{roles: [boss]}", "{roles: [system]}")
+    async with interlock.open("memory:", charts=[interlock.loads(text)], work=False) as leaves:
+        await leaves.create("leave/1")
+        for kind in ("user", "service", "bus"):
+            principal = {"id": "x", "kind": kind, "roles": ["system"]}
+            assert "denied" == (await leaves.send("leave/1", "approved", principal=principal)).outcome
+
+
+async def test_a_role_ends_at_its_time() -> None:
+    clock = VirtualClock(1_000_000)
+    ends = {"name": "boss", "until": "1970-01-01T00:30:00Z"}
+    async with interlock.open("memory:", charts=[interlock.loads(LEAVE)], work=False, clock=clock) as leaves:
+        for number in (1, 2):
+            await leaves.create(f"leave/{number}")
+        applied = await leaves.send("leave/1", "approved", principal={"id": "b", "roles": ["visitor", ends]})
+        (entry,) = await leaves.journal("leave/1", after=1)
+        await clock.advance(1_800_000)
+        denied = await leaves.send("leave/2", "approved", principal={"id": "b", "roles": [ends]})
+        with pytest.raises(UsageError) as caught:
+            await leaves.send("leave/2", "approved", principal={"id": "b", "roles": [{**ends, "until": "2030-01-01"}]})
+
+    assert ("applied", "denied") == (applied.outcome, denied.outcome)
+    assert ["visitor", "boss"] == entry.event.principal["roles"]
+    assert "principal.malformed" == caught.value.code
+
+
+# A bus
+
+
+@pytest.mark.parametrize(("roles", "counts"), [(["clerk"], {"applied": 1}), (["teller"], {"dead": 1})])
+async def test_an_intake_creates_only_what_its_principal_may_create(roles: list[str], counts: dict[str, int]) -> None:
+    """A creation that is denied is a dead letter: the intake does not try again without end."""
+    text = ACCOUNT.replace("limit.raised: {roles: [clerk]", "limit.raised: {roles: [clerk, teller]")
+    bus = MemoryBus()
+    message = Message(id="m-1", source="/shop/order", subject="account/1", type="limit.raised", sequence="1")
+
+    def raised(found: Message) -> Delivery:
+        return Delivery("account/1", "limit.raised", {"limit": 7}, create={"owner": found.id})
+
+    async with (
+        interlock.open("memory:", charts=[interlock.loads(text)], work=False) as accounts,
+        Consumer(bus, accounts, raised, principal={"id": "till", "kind": "service", "roles": roles}) as intake,
+    ):
+        await bus.publish(message)
+        await eventually(lambda: intake.counts.total() == 1)
+        assert counts == intake.counts
+        assert (await accounts.store.load("account/1") is None) == ("dead" in counts)
