@@ -16,6 +16,7 @@ from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.document.document import DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
+from interlock.model.personal_token import KEY_FIELD
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
@@ -191,6 +192,7 @@ class Invoke:
     key: Value = None
     restore: str = "keep"
     late: LateCompensation | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
@@ -276,9 +278,11 @@ class Chart:
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
 
     def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
-        """Return a context as its author declared it: without the progress of sagas."""
+        """Return a context as its author declared it: without the progress of sagas, and the id of the data key."""
         hidden = self.saga_fields
-        return {name: value for name, value in context.items() if name not in hidden} if hidden else context
+        if not hidden and KEY_FIELD not in context:
+            return context
+        return {name: value for name, value in context.items() if name not in hidden and name != KEY_FIELD}
 
     @property
     def revision_text(self) -> str:

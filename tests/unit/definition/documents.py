@@ -266,6 +266,7 @@ _INVOKE_PARTS: dict[str, Any] = {
     "timeout": DURATIONS,
     "key": VALUES,
     "restore": st.sampled_from(["keep", "restart", "fail"]),
+    "personal": st.just(True) | tuples(FIELD_PATHS.filter(str.isidentifier), 1),
 }
 
 
