@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from interlock.ports.admission import AdmissionGate
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
+    from interlock.ports.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
@@ -49,6 +50,7 @@ class RuntimeOptions:
     key_prefix: str = ""
     handler_defaults: HandlerDefaults | None = None
     upgrade: UpgradePolicy = "pinned"
+    keyring: Keyring | str | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -77,6 +79,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -139,6 +142,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        keyring=keyring,
     )
     opener = store_opener(url)
     return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
@@ -158,6 +162,7 @@ def connect(
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -183,6 +188,7 @@ def connect(
         handler_defaults=handler_defaults,
         upgrade=upgrade,
         migrate=migrate,
+        keyring=keyring,
     )
     return pending.blocking()
 
@@ -322,6 +328,7 @@ class PendingRuntime:
             raise UsageError("this runtime is not open yet", code="runtime.not_open", hint=hint)
 
     async def _runtime(self) -> Runtime:
+        from interlock.assemble.vaults import open_vault
         from interlock.ports.clock import SystemClock
         from interlock.runtime.chart_registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
@@ -338,8 +345,23 @@ class PendingRuntime:
             except BaseException:
                 await store.close()
                 raise
-        charts, gate = ChartRegistry(self._kernels), options.lifecycle
-        runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
+        try:
+            vault = await open_vault(
+                store, self._kernels, options.keyring, clock, is_lasting=not self.url.startswith("memory:")
+            )
+        except BaseException:
+            await store.close()
+            raise
+        runtime = Runtime(
+            store,
+            ChartRegistry(self._kernels),
+            clock,
+            options.lifecycle,
+            messages=messages,
+            models=self._models,
+            upgrade=options.upgrade,
+            vault=vault,
+        )
         try:
             await runtime.declare_indexes()
             await self._check_promises(runtime)

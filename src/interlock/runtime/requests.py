@@ -23,6 +23,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
 from interlock.model.step import Fault
 from interlock.runtime.admission import Admission, ThreadAdmission
@@ -60,6 +61,7 @@ class CallerRequests:
         self.entities = entities
         self.mover = EntityMover(entities)
         self.sender = EntitySender(entities, self.mover)
+        self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock
         self._snapshots = entities.snapshots
@@ -90,11 +92,16 @@ class CallerRequests:
                 raise
         kernel = self._charts.for_new_entity(kind)
         values = context_values(context)
+        if KEY_FIELD in values:
+            message = f"the field `{KEY_FIELD}` of the context is reserved"
+            raise UsageError(message, code="payload.reserved", hint="remove it")
         with self._admission.admit():
             receipt = await self.sender.create(
                 entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
             )
-            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+            if receipt.outcome == "duplicate":
+                receipt = await self._with_snapshot(receipt)
+            return receipt if self._process.vault is None else await self._process.vault.open_receipt(receipt)
 
     async def send(
         self,
@@ -115,7 +122,9 @@ class CallerRequests:
         request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
         with self._admission.admit():
             receipt = await self.sender.send(entity, request)
-            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+            if receipt.outcome != "applied" or self._process.vault is not None:
+                receipt = await self._answer(request, receipt)
+            return receipt
 
     async def submit(
         self,
@@ -172,18 +181,19 @@ class CallerRequests:
         raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
 
     async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
-        """Return a receipt, with the entity as it is now if it is a duplicate.
+        """Return a receipt as the caller gets it: of a duplicate with the entity as it is now; personal data is opened.
 
         Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
         revision of the kind accepts.
         """
         if receipt.outcome == "duplicate":
-            return await self._with_snapshot(receipt)
-        if receipt.outcome == "rejected":
+            receipt = await self._with_snapshot(receipt)
+        elif receipt.outcome == "rejected":
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
                 raise mistake
-        return receipt
+        vault = self._process.vault
+        return receipt if vault is None else await vault.open_receipt(receipt)
 
     async def _mistake(self, event: Event, receipt: Receipt) -> UsageError | None:
         """Return the error for an event or a payload that no loaded revision of the kind accepts; None if one does.

@@ -18,6 +18,8 @@ import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
@@ -45,6 +47,7 @@ from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_fee
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.personal import PersonalVault
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
@@ -92,6 +95,7 @@ class Runtime:
         messages: bool = False,
         models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
+        vault: PersonalVault | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -101,6 +105,7 @@ class Runtime:
         self.models = models
         self.drain_ms = DRAIN_MS
         self.entities = Entities.open(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
@@ -279,17 +284,19 @@ class Runtime:
     async def state(self, entity: str, *, at: At | None = None) -> Snapshot:
         """Return the entity now, or as it was at a version or a time (ISO 8601 with its zone, or an aware datetime).
 
-        Raises NotFoundError when it did not exist then, or its journal is archived.
+        Personal data is opened; where it was erased, each value is `{"$personal": ""}`. Raises NotFoundError when the
+        entity did not exist then, or its journal is archived.
         """
         check_entity(entity)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
-            return snapshot
-        try:
-            loaded = await self.entities.load(entity)
-        except CorruptionError:  # the journal shows what was before the damage
-            loaded = None
-        return await state_at(self.store, self.revisions, entity, loaded, at)
+        else:
+            try:
+                loaded = await self.entities.load(entity)
+            except CorruptionError:  # the journal shows what was before the damage
+                loaded = None
+            snapshot = await state_at(self.store, self.revisions, entity, loaded, at)
+        return snapshot if self.vault is None else await self.vault.open_snapshot(snapshot)
 
     async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
@@ -303,6 +310,8 @@ class Runtime:
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
+        if self.vault is not None:
+            return tuple([await self.vault.open_entry(each) for each in found])
         return found
 
     async def list(self, query: EntityQuery) -> EntityPage:
@@ -321,6 +330,9 @@ class Runtime:
             page = await self.store.find(query)
         if not page.rows and query.after is None:
             await self._check_names(query)
+        if query.context and self.vault is not None:
+            rows = [replace(each, context=await self.vault.open(each.context)) for each in page.rows]
+            return replace(page, rows=tuple(rows))
         return page
 
     async def _check_names(self, query: EntityQuery) -> None:
@@ -381,7 +393,7 @@ class Runtime:
                 raise
             for record in records:
                 after = record.version
-                yield record.entry
+                yield record.entry if self.vault is None else await self.vault.open_entry(record.entry)
             exists = True
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
@@ -390,6 +402,8 @@ class Runtime:
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
     ) -> AsyncGenerator[FeedEntry, None]:
         """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Personal data in them stays sealed: what is copied to another system is not reached by an erasure.
 
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.

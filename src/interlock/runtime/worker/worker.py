@@ -104,7 +104,7 @@ class Worker:
             "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate),
         }
         if bus is not None:  # without a bus, messages wait for a process that has one
-            publisher = BusPublisher(bus, clock, source=source, gate=gate)
+            publisher = BusPublisher(bus, clock, source=source, gate=gate, opened=delivery.opened)
             specs["messages"] = _LoopSpec("message", publisher.perform, publisher, running_max=PUBLISHED_MAX)
         self._owner = owner = clock.token()
         self._lanes = {name: spec.lane for name, spec in specs.items()}

@@ -5,6 +5,7 @@
 
 
 -- Section: personal data
+-- None here: data keys are in a file of their own (`stores/key_file.py`).
 
 
 -- Section: retention
