@@ -460,3 +460,6 @@ KEYRING_BYTES_MAX = 1_000_000
 
 KEYRING_COMMAND_SECONDS = 30
 """How long the command of a keyring may take: a key service answers in less than a second."""
+
+ERASURES_FOLLOWED_MAX = 1_000
+"""Entities that one erasure follows to: a chain of sends is short, and a longer one is a mistake to look at."""

@@ -69,6 +69,7 @@ from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -546,6 +547,36 @@ class Runtime:
         settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
         with self._admission.admit():
             return await run_refold(self.entities, self.mover, kind, settings)
+
+    # Personal data
+
+    async def preview_erasure(self, entity: str) -> Erasure:
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, for an entity that lives too."""
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        return await Eraser(self.entities, self.sender).preview(entity)
+
+    async def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """Erase the personal data of an entity that has ended, or with `live` of one that has not: destroy its data key.
+
+        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
+        `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
+        not started and needs the data fails with `personal.erased`; a sender's personal value is refused likewise. May
+        be repeated. `reason` and `principal` are kept in the journal.
+
+        Raises NotFoundError; RejectedError for an entity without sealed data (`personal.none`), with the key of its
+        parent (`personal.child`) or that has not ended (`personal.live`); UnavailableError (`keyring.missing`).
+        """
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        check_reason(reason)
+        sender = check_principal(principal)
+        with self._admission.admit():
+            return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 
     # Stopping
 

@@ -119,8 +119,6 @@ class EntitySender:
                     await self._record_refusal(entity, event, "rejected", error.code, trace)
                 raise
             result = await entities.append(append, step)
-            if not isinstance(result, Appended) and kernel.personal is not None and owner is None:
-                self._give_back(context)
             if isinstance(result, Appended):
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
