@@ -267,7 +267,8 @@ async def follow(
     eraser: Eraser, first: Erasure, *, reason: str | None, principal: Mapping[str, Any] | None
 ) -> tuple[Erasure, ...]:
     """Erase the entities that an erased one sent personal values to, and those that they sent some to, each once."""
-    found, seen, waiting = [], {first.entity}, list(first.targets)
+    found: list[Erasure] = []
+    seen, waiting = {first.entity}, list(first.targets)
     while waiting and len(found) < ERASURES_FOLLOWED_MAX:
         entity = waiting.pop(0)
         if entity in seen:

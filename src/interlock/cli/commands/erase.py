@@ -59,7 +59,6 @@ def erase(
     Needs the keyring of the store: INTERLOCK_KEYRING, such as file:keyring.json. Other processes stop reading within a
     minute. May be repeated. Exit code 1 if the entity has not ended: --live erases it nevertheless.
     """
-    url, rest = split_words(words)
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
     check_entity(entity)

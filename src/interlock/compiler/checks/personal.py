@@ -231,8 +231,8 @@ class _PersonalCheck:
             case Emit():
                 self._public(action.type, reads, location, "the type of a message")
                 declared = self.declared.get(str(action.type)) if not isinstance(action.type, Expression) else None
-                target = None if declared is None or declared.direction != "out" else declared.payload
-                shape = "public" if target is None else shape_of_fields(target)
+                fields = None if declared is None or declared.direction != "out" else declared.payload
+                shape: Shape = "public" if fields is None else shape_of_fields(fields)
                 self._sink(action.data, shape, reads, location, "the data of a message")
             case Log():
                 self._public(action.value, reads, location, "a log line")

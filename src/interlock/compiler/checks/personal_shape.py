@@ -93,9 +93,9 @@ def joined(shapes: Iterable[Shape]) -> Shape:
             found.append(each)
     if not found:
         return "public"
-    known = [each for each in found if each != "null"] or ["null"]
-    if len(known) == 1:
-        return known[0]
+    known = [each for each in found if each != "null"]
+    if len(known) < 2:
+        return known[0] if known else "null"
     if "inside" in known:
         return "inside"
     return "unclear" if any(map(has_personal, known)) else "public"
