@@ -31,6 +31,7 @@ from interlock.model.document.actions import (
     Action,
     Assign,
     AssignCall,
+    Cancel,
     Do,
     Emit,
     Expression,
@@ -45,7 +46,7 @@ from interlock.model.document.actions import (
 )
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field
-from interlock.model.document.walk import action_expressions, guard_parts
+from interlock.model.document.walk import guard_parts
 from interlock.model.effect import CHART_TYPES
 from interlock.model.personal_plan import is_personal
 from interlock.model.personal_token import KEY_FIELD
@@ -238,9 +239,10 @@ class _PersonalCheck:
                 self._public(action.value, reads, location, "a log line")
             case Foreach():
                 self._public(action.items, reads, location, "the list of a `foreach`")
+            case Cancel():
+                self._public(action.id, reads, location, "the id of a send")
             case _:
-                for each in action_expressions(action):
-                    self._shape(each, reads, location)
+                pass  # guards of an `if` are checked with all guards; a script is refused
 
     def _send(self, action: Send, reads: Reads) -> None:
         location = action.location
