@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +352,26 @@ async def test_an_epoch_ends_while_entities_live(address: str, place: Path, keyr
         assert (await runtime.state("customer/c-1")).context["email"] == EMAIL
         assert (await runtime.state("customer/c-2")).context["phone"] == EMAIL
         assert set(await runtime.vault.keys.count_keys()) == {2}  # type: ignore[union-attr]  # it has one
+
+
+def test_a_send_in_a_blocking_transaction_of_the_caller_is_sealed(place: Path, keyring: str) -> None:
+    url = f"sqlite:///{place}/shop.db"
+    with interlock.connect(url, charts=charts(Services()), keyring=keyring) as runtime:
+        connection = sqlite3.connect(place / "shop.db", isolation_level=None)
+        connection.execute("PRAGMA synchronous = FULL")
+        payload = {"email": EMAIL, "home": {"city": "x", "land": "DE"}, "adult": True}
+        for call in (
+            lambda joined: joined.create("customer/c-1", {"phone": EMAIL}),
+            lambda joined: joined.send("customer/c-1", "signup", payload),
+        ):
+            connection.execute("BEGIN IMMEDIATE")
+            call(runtime.join(connection)).expect()
+            connection.execute("COMMIT")
+        connection.close()
+
+        context = runtime.state("customer/c-1").context
+        assert (context["phone"], context["email"]) == (EMAIL, EMAIL)
+    assert found_in(place, EMAIL.encode()) == []
 
 
 async def test_messages_and_children_of_a_plain_chart_carry_no_token() -> None:

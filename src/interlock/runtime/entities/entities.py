@@ -24,6 +24,7 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
@@ -212,6 +213,17 @@ class Entities:
         return self.process.epoch
 
     # Personal data
+
+    async def prepare_keys(self, entity: str) -> None:
+        """Read the data key of an entity, and have one for a new entity, before a transaction of the caller."""
+        vault = self.process.vault
+        if vault is None:
+            return
+        await vault.fill_pool()
+        found = await self.store.load(entity)
+        snapshot = found.snapshot if isinstance(found, Loaded) else None
+        if snapshot is not None and isinstance(kid := snapshot.context.get(KEY_FIELD), str):
+            await vault.cipher(kid)
 
     async def sealed(self, kernel: Kernel, snapshot: Snapshot, event: Event) -> Event | Fault:
         """Return an event with its personal values sealed, or why it is refused."""
