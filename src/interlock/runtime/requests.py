@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import InterlockError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
-from interlock.model.journal.entry import Receipt
+from interlock.model.journal.entry import CREATE, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
@@ -42,6 +42,7 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
+from interlock.trust.audit import Attempt
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -67,6 +68,7 @@ class CallerRequests:
         self._snapshots = entities.snapshots
         self._admission = admission
         self._models = models
+        self._audit = entities.audit
 
     async def create(
         self,
@@ -79,29 +81,37 @@ class CallerRequests:
         reason: str | None = None,
     ) -> Receipt:
         """As `Runtime.create`."""
-        kind = check_entity(entity)
-        sender = check_principal(principal)
-        check_trace(trace)
-        check_reason(reason)
-        if key is not None:
-            check_key(key)
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, CREATE, principal))
         try:
-            check_new_entity(entity)
-        except UsageError:
-            if await self.entities.store.load(entity) is None:
-                raise
-        kernel = self._charts.for_new_entity(kind)
-        values = context_values(context)
-        if KEY_FIELD in values:
-            message = f"the field `{KEY_FIELD}` of the context is reserved"
-            raise UsageError(message, code="payload.reserved", hint="remove it")
-        with self._admission.admit():
-            receipt = await self.sender.create(
-                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
-            )
+            kind = check_entity(entity)
+            sender = check_principal(principal)
+            check_trace(trace)
+            check_reason(reason)
+            if key is not None:
+                check_key(key)
+            try:
+                check_new_entity(entity)
+            except UsageError:
+                if await self.entities.store.load(entity) is None:
+                    raise
+            kernel = self._charts.for_new_entity(kind)
+            values = context_values(context)
+            if KEY_FIELD in values:
+                message = f"the field `{KEY_FIELD}` of the context is reserved"
+                raise UsageError(message, code="payload.reserved", hint="remove it")
+            with self._admission.admit():
+                receipt = await self.sender.create(
+                    entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
+                )
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome != "applied":
+            await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
             if receipt.outcome == "duplicate":
                 receipt = await self._with_snapshot(receipt)
-            return receipt if self._process.vault is None else await self._process.vault.open_receipt(receipt)
+        return await self._opened(receipt)
 
     async def send(
         self,
@@ -117,14 +127,21 @@ class CallerRequests:
         reason: str | None = None,
     ) -> Receipt:
         """As `Runtime.send`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
-        with self._admission.admit():
-            receipt = await self.sender.send(entity, request)
-            if receipt.outcome != "applied" or self._process.vault is not None:
-                receipt = await self._answer(request, receipt)
-            return receipt
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, event, principal))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+            with self._admission.admit():
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome == "applied":
+            return receipt if self._process.vault is None else await self._opened(receipt)
+        await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
+        return await self._answer(request, receipt)
 
     async def submit(
         self,
@@ -140,13 +157,22 @@ class CallerRequests:
         reason: str | None,
     ) -> Receipt:
         """As `Runtime.submit`."""
-        request = self._request(
-            entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
-        )
-        named = replace(request.event, id=key.name, key=key.name)
-        with self._admission.admit():
-            request = replace(request, event=named, former_key=key.former)
-            return await self._answer(request, await self.sender.send(entity, request))
+        attempt = Attempt(entity, event, principal, trace, key.name, reason)
+        if self._audit.throttled:
+            self._audit.check(attempt)
+        try:
+            request = self._request(
+                entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
+            )
+            named = replace(request.event, id=key.name, key=key.name)
+            with self._admission.admit():
+                request = replace(request, event=named, former_key=key.former)
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(attempt, error)
+            raise
+        await self._audit.record_receipt(attempt, receipt)
+        return await self._answer(request, receipt)
 
     async def dry_run(
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
@@ -192,6 +218,10 @@ class CallerRequests:
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
                 raise mistake
+        return await self._opened(receipt)
+
+    async def _opened(self, receipt: Receipt) -> Receipt:
+        """Return a receipt with its personal data opened."""
         vault = self._process.vault
         return receipt if vault is None else await vault.open_receipt(receipt)
 
