@@ -221,5 +221,5 @@ def create_key(terminal: Terminal, file: str) -> int:
 
 def _csv_line(fields: Iterable[str]) -> str:
     line = io.StringIO()
-    csv.writer(line).writerow(fields)
+    csv.writer(line, lineterminator="\n").writerow(fields)
     return line.getvalue()
