@@ -460,6 +460,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
+APPROVERS_MAX = 16
+"""Users whose approval of one event is remembered: each is a few dozen bytes in every snapshot."""
+
 PERMITS_COMPILED_MAX = 10_000
 """Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
 

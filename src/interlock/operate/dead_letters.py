@@ -118,7 +118,7 @@ class WorkOperations:
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> AuditRow:
         """The audit row. Raises UsageError for a principal or a reason that cannot be stored."""
-        check_principal({"id": principal, "reason": why})
+        check_principal({"id": principal, "reason": why}, now_ms=self._clock.now_ms())
         event = "_work.retried" if act == "retry" else "_work.dropped"
         error = row.error.get("code") if isinstance(row.error, dict) else None
         reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "")

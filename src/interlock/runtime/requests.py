@@ -83,7 +83,7 @@ class CallerRequests:
             self._audit.check(Attempt(entity, CREATE, principal))
         try:
             kind = check_entity(entity)
-            sender = check_principal(principal)
+            sender = check_principal(principal, now_ms=self._clock.now_ms())
             check_trace(trace)
             check_reason(reason)
             if key is not None:
@@ -93,6 +93,9 @@ class CallerRequests:
             except UsageError:
                 if await self.entities.store.load(entity) is None:
                     raise
+            if self._charts.is_child_id(entity):
+                hint = "use another id: this one belongs to a child that an invoke starts"
+                raise UsageError(f"the entity id {entity[:80]!r} is reserved", code="entity.reserved", hint=hint)
             kernel = self._charts.for_new_entity(kind)
             values = context_values(context)
             with self._admission.admit():
@@ -265,7 +268,7 @@ class CallerRequests:
         if not self._charts.is_known_event(kind, event):
             check_event(event)
             mistake = self._charts.unknown_event(kind, event)
-        sender = None if principal is None else check_principal(principal)
+        sender = None if principal is None else check_principal(principal, now_ms=self._clock.now_ms())
         if trace is not None:
             check_trace(trace)
         if reason is not None:

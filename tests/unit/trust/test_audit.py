@@ -31,6 +31,7 @@ interlock: 1
 kind: o
 revision: 1.0.0
 context: {n: {type: integer, default: 0, min: 0}, owner: {type: string, default: bob}}
+create: {roles: [clerk]}
 events:
   go: {roles: [clerk], payload: {x: {type: integer, required: true}}}
   own: {roles: [clerk], permit: "= principal.id == context.owner"}
@@ -68,7 +69,9 @@ ATTEMPTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str, str]] = {
         "send", ("o/1", "go", {"x": 9}), {"key": "old", "sent_ms": 5, "principal": ADA}, "rejected", "key.expired"
     ),
     "id in use": ("create", ("o/1",), {"key": "other", "principal": ADA}, "rejected", "entity.exists"),
-    "context": ("create", ("o/2", {"n": -1}), {"principal": EVE}, "rejected", "context.refused"),
+    "context": ("create", ("o/2", {"n": -1}), {"principal": ADA}, "rejected", "context.refused"),
+    "creation": ("create", ("o/2",), {"principal": EVE}, "denied", "roles"),
+    "no role, no entity": ("send", ("o/404", "go", {"x": 9}), {"principal": EVE}, "denied", "roles"),
     "unknown kind": ("create", ("zz/2",), {"principal": EVE}, "rejected", "kind.unknown"),
     "path": ("create", ("o/a/../b",), {"principal": EVE}, "rejected", "entity.malformed"),
 }  # fmt: skip
