@@ -109,6 +109,7 @@ CODES: dict[str, Code] = {
     "payload.default": RULE,
     "payload.type": RULE,
     "permit.state": ERROR,
+    "read.inline": LINT,
     "read.owner": ERROR,
     "removed.day": ERROR,
     "removed.exists": ERROR,
