@@ -17,6 +17,7 @@ from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.document.document import Access, DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
+from interlock.model.personal_token import KEY_FIELD
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
@@ -192,6 +193,7 @@ class Invoke:
     key: Value = None
     restore: str = "keep"
     late: LateCompensation | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
@@ -285,9 +287,11 @@ class Chart:
         return self.saga_fields | {ACTORS_FIELD} if records_actors else self.saga_fields
 
     def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
-        """Return a context as its author declared it: without the progress of sagas, and without approvals."""
+        """Return a context as its author declared it: without sagas, approvals, and the id of the data key."""
         hidden = self.hidden_fields
-        return {name: value for name, value in context.items() if name not in hidden} if hidden else context
+        if not hidden and KEY_FIELD not in context:
+            return context
+        return {name: value for name, value in context.items() if name not in hidden and name != KEY_FIELD}
 
     @property
     def revision_text(self) -> str:

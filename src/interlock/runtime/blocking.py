@@ -49,6 +49,7 @@ from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -303,6 +304,16 @@ class BlockingRuntime:
     ) -> RefoldReport:
         """As `Runtime.refold`."""
         return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
+
+    def preview_erasure(self, entity: str) -> Erasure:
+        """As `Runtime.preview_erasure`."""
+        return self._wait(self.runtime.preview_erasure(entity))
+
+    def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """As `Runtime.erase`."""
+        return self._wait(self.runtime.erase(entity, reason=reason, principal=principal, live=live))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

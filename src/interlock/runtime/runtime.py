@@ -18,6 +18,8 @@ import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
@@ -47,6 +49,7 @@ from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_fee
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.personal import PersonalVault
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
@@ -69,6 +72,7 @@ from interlock.trust.audit import AuditRecorder
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -96,6 +100,7 @@ class Runtime:
         models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
         authorizer: Authorizer | None = None,
+        vault: PersonalVault | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -109,6 +114,7 @@ class Runtime:
             store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
         )
         self.permissions = Permissions(self.entities)
+        self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
@@ -294,17 +300,19 @@ class Runtime:
         `reader` is the principal who reads, here and in the other methods; the `read` of the chart decides whether it
         may. Without one, the program itself reads. Raises NotFoundError when the entity did not exist then, its journal
         is archived, or the reader may read other entities only; DeniedError when the reader may not read the kind.
+        Personal data is opened; where it was erased, each value is `{"$personal": ""}`.
         """
         check_entity(entity)
         await self.permissions.check_reader(entity, reader)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
-            return snapshot
-        try:
-            loaded = await self.entities.load(entity)
-        except CorruptionError:  # the journal shows what was before the damage
-            loaded = None
-        return await state_at(self.store, self.revisions, entity, loaded, at)
+        else:
+            try:
+                loaded = await self.entities.load(entity)
+            except CorruptionError:  # the journal shows what was before the damage
+                loaded = None
+            snapshot = await state_at(self.store, self.revisions, entity, loaded, at)
+        return snapshot if self.vault is None else await self.vault.open_snapshot(snapshot)
 
     async def journal(
         self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
@@ -321,6 +329,8 @@ class Runtime:
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
+        if self.vault is not None:
+            return tuple([await self.vault.open_entry(each) for each in found])
         return found
 
     async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
@@ -344,6 +354,9 @@ class Runtime:
             page = await self.store.find(query)
         if not page.rows and query.after is None:
             await self._check_names(query)
+        if query.context and self.vault is not None:
+            rows = [replace(each, context=await self.vault.open(each.context)) for each in page.rows]
+            return replace(page, rows=tuple(rows))
         return page
 
     async def _check_names(self, query: EntityQuery) -> None:
@@ -410,7 +423,7 @@ class Runtime:
                 await self.permissions.check_reader(entity, reader)
             for record in records:
                 after = record.version
-                yield record.entry
+                yield record.entry if self.vault is None else await self.vault.open_entry(record.entry)
             exists = True
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
@@ -419,6 +432,8 @@ class Runtime:
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
     ) -> AsyncGenerator[FeedEntry, None]:
         """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Personal data in them stays sealed: what is copied to another system is not reached by an erasure.
 
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
@@ -564,6 +579,36 @@ class Runtime:
         settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
         with self._admission.admit():
             return await run_refold(self.entities, self.mover, kind, settings)
+
+    # Personal data
+
+    async def preview_erasure(self, entity: str) -> Erasure:
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, for an entity that lives too."""
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        return await Eraser(self.entities, self.sender).preview(entity)
+
+    async def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """Erase the personal data of an entity that has ended, or with `live` of one that has not: destroy its data key.
+
+        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
+        `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
+        not started and needs the data fails with `personal.erased`; a sender's personal value is refused likewise. May
+        be repeated. `reason` and `principal` are kept in the journal.
+
+        Raises NotFoundError; RejectedError for an entity without sealed data (`personal.none`), with the key of its
+        parent (`personal.child`) or that has not ended (`personal.live`); UnavailableError (`keyring.missing`).
+        """
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        check_reason(reason)
+        sender = check_principal(principal)
+        with self._admission.admit():
+            return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 
     # Stopping
 

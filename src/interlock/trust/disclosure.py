@@ -44,6 +44,7 @@ OPEN_CODES = frozenset(
         "lab.size",
         "older.malformed",
         "origin.foreign",
+        "rate.refused",
         "refusals.none",
         "report.unknown",
         "right.missing",

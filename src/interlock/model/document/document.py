@@ -76,7 +76,7 @@ class Invoke:
 
     `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
     `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
-    onError.
+    onError. `personal`: the fields of the result that are personal, or True for the whole result.
     """
 
     src: str | Expression | Document | None = None
@@ -92,6 +92,7 @@ class Invoke:
     timeout: str | None = None
     key: Value = None
     restore: Literal["keep", "restart", "fail"] | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 

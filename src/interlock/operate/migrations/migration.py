@@ -128,8 +128,8 @@ class Migration:
             tally.ungrouped,
             tuple(tally.unreadable),
             tally.overdue,
-            tally.new,
             None if self._record is None else self._record.id,
+            tally.new,
         )
 
     async def plan(self) -> AsyncIterator[None]:

@@ -48,8 +48,8 @@ class MigrationReport(Struct, frozen=True):
     ungrouped: int = 0
     unreadable: tuple[str, ...] = ()
     overdue: int = 0
-    new: int = 0
     migration: str | None = None
+    new: int = 0
 
 
 GroupName = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]

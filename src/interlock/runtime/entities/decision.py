@@ -81,7 +81,8 @@ def decide(
         return Denied(reason, by_role=False)
     refusal = request.refusal
     if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
-        return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
+        reason = "payload" if refusal.code == "event.payload" else refusal.code
+        return Step(snapshot, (), "rejected", reason, faults=(refusal,))
     return kernel.step(snapshot, event)
 
 
