@@ -83,7 +83,7 @@ def acceptances(
     """Return an answer for each event of `event_names`, accepted events first.
 
     `policy` has the roles of the newest revision, `Revisions.policy`; by default they are those of the chart.
-    Approvals are counted for `time_ms`; without it, those that are too old count, too.
+    Approvals are counted for `time_ms`; without it, expired ones count, too.
     """
     policy = policy or ChartPolicy(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)

@@ -230,7 +230,7 @@ def ls(
                 except DeniedError:
                     if kind is not None:
                         raise
-                    continue  # of all kinds, those that the reader may read
+                    continue  # only kinds that the reader may read are listed
                 rows += page.rows
                 unreadable |= dict.fromkeys(page.unreadable)
                 cursor = page.after

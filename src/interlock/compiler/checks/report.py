@@ -109,6 +109,7 @@ CODES: dict[str, Code] = {
     "payload.default": RULE,
     "payload.type": RULE,
     "permit.state": ERROR,
+    "read.inline": LINT,
     "read.owner": ERROR,
     "personal.place": ERROR,
     "personal.read": ERROR,
