@@ -64,7 +64,9 @@ async def open_vault(
         found = given
     elif is_lasting:
         hint = f"create one with `interlock keyring init keyring.json`, and set {VARIABLE}=file:keyring.json"
-        raise UsageError(f"chart `{kind}` has personal data, and there is no keyring", code="keyring.missing", hint=hint)
+        raise UsageError(
+            f"chart `{kind}` has personal data, and there is no keyring", code="keyring.missing", hint=hint
+        )
     else:
         _log.info("personal data is sealed with keys of this process", extra={"kind": kind})
         found = ProcessKeyring()

@@ -149,7 +149,9 @@ RULES: dict[str, ChangeRule] = {
     "field.narrowed": ChangeRule("breaking", "old values may be invalid", "entities whose value is valid now"),
     "field.default": ChangeRule("care", "new entities start with another value"),
     "field.creation": ChangeRule("care", "callers that create an entity must pass the field now, or no longer have to"),
-    "field.personal": ChangeRule("breaking", "values were stored plain before, which an erasure does not reach", "none"),
+    "field.personal": ChangeRule(
+        "breaking", "values were stored plain before, which an erasure does not reach", "none"
+    ),
     "field.declassified": ChangeRule("breaking", "values are no longer sealed, so they cannot be erased", "none"),
     "field.moved": ChangeRule("care", "another state owns the field, so it gets its first value at another time"),
     # Events

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-TOKEN_KEY = "$personal"
+TOKEN_KEY = "$personal"  # noqa: S105 - the name of a key, not a secret
 """The only key of a token."""
 
 ERASED: dict[str, Any] = {TOKEN_KEY: ""}

@@ -13,7 +13,7 @@ of the receiver; where the receiver declares no personal field for one, the even
 
 from __future__ import annotations
 
-import secrets
+import secrets  # noqa: TID251 - keys are not an input: no program may choose them
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -52,9 +52,7 @@ def missing_keyring(kind: str | None = None) -> UnavailableError:
     """Return the error for a process that has no keyring, where there is personal data; `kind` names the chart."""
     hint = "open the runtime with `keyring=`, or set INTERLOCK_KEYRING, such as file:keyring.json"
     what = "there is" if kind is None else f"chart `{kind}` has"
-    return UnavailableError(
-        f"{what} personal data, and this process has no keyring", code="keyring.missing", hint=hint
-    )
+    return UnavailableError(f"{what} personal data, and this process has no keyring", code="keyring.missing", hint=hint)
 
 
 def undeclared_error() -> RejectedError:
@@ -128,9 +126,7 @@ class PersonalVault:
     async def _unwrap(self, row: DataKey) -> DataCipher:
         tenant = self.keys.tenant
         try:
-            key = await in_thread(
-                lambda: self.keyring.unwrap(row.epoch, row.wrapped, kid=row.kid, tenant=tenant)
-            )
+            key = await in_thread(lambda: self.keyring.unwrap(row.epoch, row.wrapped, kid=row.kid, tenant=tenant))
         except NotFoundError as error:
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
         return DataCipher(key, kid=row.kid, tenant=tenant)
@@ -341,5 +337,3 @@ def _failed_result(event: Event, error: RejectedError) -> Event:
 
 def _erase_value(value: Any) -> dict[str, Any]:  # noqa: ARG001 - it takes the place of a cipher
     return dict(ERASED)
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ async def test_the_late_result_of_an_erased_entity_counts_without_its_personal_f
         await free.wait()
         return {"iban": "DE-late-result", "ok": "late"}
 
-    bound[0].handlers["bank.lookup"] = slow  # type: ignore[index]  # the fixture's own chart
+    bound[0].handlers["bank.lookup"] = slow
     async with interlock.open("memory:", charts=bound) as runtime:
         await _erased(runtime)
         await started.wait()
@@ -242,15 +243,16 @@ async def test_the_reserved_key_is_refused_at_every_entrance(value: Any) -> None
         services.inputs.append(attempt.input)
         return {"iban": value}
 
-    bound[0].handlers["bank.lookup"] = tokens  # type: ignore[index]  # the fixture's own chart
+    bound[0].handlers["bank.lookup"] = tokens
     async with interlock.open("memory:", charts=bound) as runtime:
-        for call in (
+        calls: tuple[Callable[[], Awaitable[Any]], ...] = (
             lambda: runtime.create("customer/c-2", {"ok": value}),
             lambda: runtime.create("customer/c-2", {"_personal": "00" * 8}),
             lambda: runtime.send("customer/c-1", "change", {"email": value}),
             lambda: runtime.dry_run("customer/c-1", "change", {"email": value}),
             lambda: runtime.send("customer/c-1", "close", principal={"id": "x", "more": value}),
-        ):
+        )
+        for call in calls:
             with pytest.raises(UsageError) as caught:
                 await call()
             assert caught.value.code == "payload.reserved"
@@ -318,7 +320,9 @@ async def _child(runtime: Any) -> Any:
 
 async def test_an_entity_of_a_plain_chart_stays_on_it(place: Path, keyring: str) -> None:
     """Its journal has plain values, which no erasure would reach."""
-    plain = interlock.loads(PARTNER.replace(", personal: true", "").replace("kind: partner", "kind: partner\nrevision: '1'"))
+    plain = interlock.loads(
+        PARTNER.replace(", personal: true", "").replace("kind: partner", "kind: partner\nrevision: '1'")
+    )
     marked = interlock.loads(PARTNER.replace("kind: partner", "kind: partner\nrevision: '2'"))
     url = f"sqlite:///{place}/shop.db"
     async with interlock.open(url, charts=[plain], work=False) as runtime:
@@ -360,10 +364,11 @@ def test_a_send_in_a_blocking_transaction_of_the_caller_is_sealed(place: Path, k
         connection = sqlite3.connect(place / "shop.db", isolation_level=None)
         connection.execute("PRAGMA synchronous = FULL")
         payload = {"email": EMAIL, "home": {"city": "x", "land": "DE"}, "adult": True}
-        for call in (
+        calls: tuple[Callable[[Any], Any], ...] = (
             lambda joined: joined.create("customer/c-1", {"phone": EMAIL}),
             lambda joined: joined.send("customer/c-1", "signup", payload),
-        ):
+        )
+        for call in calls:
             connection.execute("BEGIN IMMEDIATE")
             call(runtime.join(connection)).expect()
             connection.execute("COMMIT")

@@ -256,7 +256,9 @@ async def _personal(runtime: Runtime) -> AsyncIterator[Check]:
         yield Check("data keys", "error", text, "use the keyring of this store")
         return
     yield Check("data keys", "ok", f"{sum(counts.values()):,}, in {count_text(len(counts), 'epoch', 'epochs')}")
-    revived = [entity async for entity, _ in Eraser(runtime.entities, runtime.sender).revived(await runtime.store.kinds())]
+    revived = [
+        entity async for entity, _ in Eraser(runtime.entities, runtime.sender).revived(await runtime.store.kinds())
+    ]
     if revived:
         text = f"{len(revived):,} erased entities are readable again, such as {revived[0]}: a copy was restored"
         yield Check("erasures", "error", text, "interlock db restored")

@@ -385,8 +385,8 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
     """Call it once after a store was restored from an older copy, before a worker starts.
 
     It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
-    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy of
-    the journals or of the key file does not have. Exit code 3 if a worker has leased work.
+    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy
+    of the journals or of the key file does not have. Exit code 3 if a worker has leased work.
     """
     url, _ = split_words(words)
 
@@ -410,7 +410,9 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
         if erased is None:
             terminal.message("without INTERLOCK_KEYRING no erasure was applied again")
         elif erased:
-            terminal.report(f"erased again: {', '.join(erased[:10])}{f' and {len(erased) - 10:,} more' * (len(erased) > 10)}")
+            terminal.report(
+                f"erased again: {', '.join(erased[:10])}{f' and {len(erased) - 10:,} more' * (len(erased) > 10)}"
+            )
         terminal.report((f"restore epoch {epoch}", "bold"), ": effects from now on have keys that were never used")
         terminal.message("check what was done after the copy was made: no journal here knows of it")
     return exit_codes.OK

@@ -280,6 +280,8 @@ def _misfit(source: Shape, target: Shape | None, name: str) -> tuple[str, str] |
         return next((each for each in found if each is not None), None)
     if has_personal(source):
         return "personal.read", f"a personal value is copied to {name}, where it is not known which part is personal"
-    return ("personal.unsealed", f"{name} contains personal fields, and this value is not sealed") if has_personal(
-        target
-    ) else None
+    return (
+        ("personal.unsealed", f"{name} contains personal fields, and this value is not sealed")
+        if has_personal(target)
+        else None
+    )
