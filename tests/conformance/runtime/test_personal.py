@@ -392,3 +392,51 @@ async def test_messages_and_children_of_a_plain_chart_carry_no_token() -> None:
             return (await runtime.state("customer/c-1")).context["failed"]
 
         assert await eventually(failed) == "personal.undeclared"
+
+
+async def test_parts_of_a_value_are_sealed_again_as_a_whole() -> None:
+    """A mapping with tokens in it, which the receiver declares personal as a whole: one key opens all of it."""
+    sender = interlock.loads("""
+interlock: 1
+kind: sender
+context: {zip: {nullable: true, personal: true}, answer: {nullable: true, personal: true}}
+states:
+  a:
+    entry: [{send: {event: told, to: receiver/1, data: {home: {zip: = context.zip, land: DE}}}}]
+    invoke:
+      type: chart
+      src: child
+      input: {zip: = context.zip}
+      personal: true
+      onDone: {target: b, actions: [{assign: {answer: = event.data}}]}
+      onError: b
+  b: {}
+""")
+    receiver = interlock.loads("""
+interlock: 1
+kind: receiver
+context: {home: {type: object, nullable: true, personal: true}}
+events: {told: {payload: {home: {type: object, personal: true}}}}
+states: {a: {on: {told: {actions: [{assign: {home: = event.data.home}}]}}}}
+""")
+    child = interlock.loads("""
+interlock: 1
+kind: child
+context: {zip: {nullable: true, personal: true}}
+states: {a: {type: final, output: {zip: = context.zip, ok: true}}}
+""")
+    async with interlock.open("memory:", charts=[sender, receiver, child]) as runtime:
+        await runtime.create("receiver/1")
+        await runtime.create("sender/1", {"zip": "10115"})
+
+        async def told() -> Any:
+            return (await runtime.state("receiver/1")).context["home"]
+
+        async def answered() -> Any:
+            return (await runtime.state("sender/1")).context["answer"]
+
+        assert await eventually(told) == {"zip": "10115", "land": "DE"}
+        assert await eventually(answered) == {"zip": "10115", "ok": True}
+        await runtime.erase("sender/1", reason=REASON, live=True)
+        assert await told() == {"zip": "10115", "land": "DE"}
+        assert await answered() == ERASED
