@@ -49,6 +49,8 @@ RULES: dict[str, ChangeRule] = {
     "chart.binding": ChangeRule("care", "fields of states get their first value at another time"),
     "chart.personal": ChangeRule("breaking", "entities of the old definition have no data key", "none"),
     "chart.script": ChangeRule("care", "new entities start with another script"),
+    "chart.create": ChangeRule("care", "others may create entities; applies immediately"),
+    "chart.read": ChangeRule("care", "others may read entities; applies immediately to entities of every revision"),
     "monotonic.order": ChangeRule(
         "breaking", "the order of states that are never left backwards is another one", "none without a mapping"
     ),
@@ -165,6 +167,9 @@ RULES: dict[str, ChangeRule] = {
     "event.closed": ChangeRule("breaking", "senders of the event are rejected"),
     "event.roles": ChangeRule("care", "others may send it; applies immediately to entities of every revision"),
     "event.permit": ChangeRule("care", "its policy is another one; applies immediately to entities of every revision"),
+    "event.approvals": ChangeRule(
+        "care", "others must approve it; approvals that the old definition did not record do not count"
+    ),
     "event.dedupe": ChangeRule("care", "a retry that crosses the change has another key and is applied twice"),
     "payload.personal": ChangeRule(
         "breaking", "values were stored plain before, which an erasure does not reach", "none"

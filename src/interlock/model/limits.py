@@ -199,6 +199,12 @@ AUDIT_FOLD_MS = 1_000
 AUDIT_COUNTERS_MAX = 1_024
 """Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
 
+AUDIT_CHECKPOINT_MS = 60_000
+"""How often a checkpoint is written: what is forged within this time cannot be proven."""
+
+AUDIT_CHECKPOINT_ENTRIES = 10_000
+"""Entries of journals that one checkpoint includes: its row has a megabyte at most."""
+
 AUDIT_BATCH_ROWS_MAX = 256
 """Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
@@ -453,6 +459,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
+
+APPROVERS_MAX = 16
+"""Users whose approval of one event is remembered: each is a few dozen bytes in every snapshot."""
 
 PERMITS_COMPILED_MAX = 10_000
 """Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""

@@ -85,7 +85,7 @@ class CallerRequests:
             self._audit.check(Attempt(entity, CREATE, principal))
         try:
             kind = check_entity(entity)
-            sender = check_principal(principal)
+            sender = check_principal(principal, now_ms=self._clock.now_ms())
             check_trace(trace)
             check_reason(reason)
             if key is not None:
@@ -95,6 +95,9 @@ class CallerRequests:
             except UsageError:
                 if await self.entities.store.load(entity) is None:
                     raise
+            if self._charts.is_child_id(entity):
+                hint = "use another id: this one belongs to a child that an invoke starts"
+                raise UsageError(f"the entity id {entity[:80]!r} is reserved", code="entity.reserved", hint=hint)
             kernel = self._charts.for_new_entity(kind)
             values = context_values(context)
             if KEY_FIELD in values:
@@ -178,10 +181,14 @@ class CallerRequests:
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
     ) -> Receipt:
         """As `Runtime.dry_run`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
-        return await self._answer(request, await self.sender.dry_run(entity, request))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+            return await self._answer(request, await self.sender.dry_run(entity, request))
+        except InterlockError as error:
+            error.is_recorded = True  # it is no attempt
+            raise
 
     def _event_of(self, entity: str, model: object, payload: object) -> str:
         """Return the name of the event that a model is the payload of."""
@@ -217,6 +224,7 @@ class CallerRequests:
         elif receipt.outcome == "rejected":
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
+                mistake.is_recorded = True  # as the receipt that it replaces
                 raise mistake
         return await self._opened(receipt)
 
@@ -271,7 +279,7 @@ class CallerRequests:
         if not self._charts.is_known_event(kind, event):
             check_event(event)
             mistake = self._charts.unknown_event(kind, event)
-        sender = None if principal is None else check_principal(principal)
+        sender = None if principal is None else check_principal(principal, now_ms=self._clock.now_ms())
         if trace is not None:
             check_trace(trace)
         if reason is not None:

@@ -28,6 +28,7 @@ from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, JoinedStore, Loaded, Store
@@ -52,10 +53,13 @@ _log = logging.getLogger("interlock.runtime")
 class ProcessState:
     """What a runtime knows of its store on every connection."""
 
-    def __init__(self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool) -> None:
+    def __init__(
+        self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool, authorizer: Authorizer | None = None
+    ) -> None:
         self.charts = charts
         self.clock = clock
         self.keeps_work = keeps_work
+        self.authorizer = authorizer
         self.listed = ListedStates()
         self.epoch: int | None = None
         self.is_closed = False
@@ -115,13 +119,14 @@ class Entities:
         *,
         messages: bool,
         upgrade: UpgradePolicy,
+        authorizer: Authorizer | None = None,
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
         rollouts = Rollouts(store.facts, clock)
         return cls(
             store,
-            ProcessState(charts, clock, keeps_work=store.work is not None),
+            ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
             revisions,
             Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),

@@ -33,17 +33,16 @@ from interlock.model.keys import dedupe_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
 from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.refusal_text import EXISTS
-from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
-    Denied,
+    Decided,
+    EventPolicy,
     Refusal,
     TooLarge,
     WrongVersion,
-    build_denial,
     build_receipt,
     decide,
     is_denied_by_role,
@@ -52,6 +51,7 @@ from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.personal import missing_keyring, undeclared_error
 from interlock.runtime.rollouts import order_of
@@ -75,6 +75,7 @@ class EntitySender:
         self._mover = mover
         self._revisions = entities.revisions
         self._upgrades = entities.upgrades
+        self._permissions = Permissions(entities)
 
     async def create(
         self,
@@ -99,12 +100,17 @@ class EntitySender:
             await entities.messages.refresh()
         if entities.rollouts.is_stale:
             await entities.rollouts.refresh()
+        data: dict[str, Any] = {"context": context}
+        if parent is not None:
+            data["parent"] = to_builtins(parent)
+        elif principal is not None:
+            asked = Event(CREATE, data, key=key, principal=principal, time_ms=entities.time.now_ms(), type="platform")
+            unseen = await self._permissions.refuse_creation(entity, asked)
+            if unseen is not None:
+                return unseen
         async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
             kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
-            data: dict[str, Any] = {"context": context}
-            if parent is not None:
-                data["parent"] = to_builtins(parent)
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
             try:
@@ -171,11 +177,12 @@ class EntitySender:
         if request.finishes is None:
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (
-                known is None
+                entities.process.authorizer is not None
+                or known is None
                 or known.is_restricted
                 or not 0 <= entities.time.now_ms() - known.checked_ms < POLICY_AGE_MS_MAX
             ):
-                unseen = await self._refuse_unseen(entity, request)
+                unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
                     return unseen
         async with turn:
@@ -212,7 +219,7 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
-        unseen = await self._refuse_unseen(entity, request)
+        unseen = await self._permissions.refuse_unseen(entity, request)
         if unseen is not None:
             return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
@@ -223,7 +230,10 @@ class EntitySender:
             request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
-        decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, event, request)
+        decision = decide(kernel, snapshot, event, request, policy)
         if not is_denied_by_role(decision):
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
@@ -233,22 +243,6 @@ class EntitySender:
                     return before
         assert not isinstance(decision, WrongVersion)  # a dry run expects no version
         return build_receipt(kernel.chart, snapshot, event, decision)
-
-    async def _refuse_unseen(self, entity: str, request: SendRequest) -> Receipt | None:
-        """Return the refusal of a sender without the role, by the kind and the event alone; None if there is none.
-
-        It is the same whether the entity exists or not.
-        """
-        policy = await self._revisions.newest_policy(entity.partition("/")[0])
-        event = request.event
-        if policy is None or policy.role_refusal(event) is None:
-            return None
-        if not policy.declares(event.name):
-            if request.refusal is not None and request.refusal.code == UNKNOWN_EVENT:
-                return Receipt(entity, "rejected", 0, UNKNOWN_EVENT, explanation=request.refusal.message)
-            if await self._entities.store.load(entity) is not None:
-                return None  # only its own revision says who may send this event
-        return build_denial(entity, event, Denied("roles", by_role=True, roles=policy.roles(event.name)))
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
         entities = self._entities
@@ -265,7 +259,10 @@ class EntitySender:
         if kernel.personal is not None or request.has_tokens:
             request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, stamped.event, request)
+        decision = decide(kernel, snapshot, stamped.event, request, policy)
         if kernel.personal is not None and isinstance(decision, Step) and stamped.event.name != ERASE:
             decision = entities.checked(kernel, snapshot, decision)
         if stamped.former_key is not None and not is_denied_by_role(decision):
@@ -296,7 +293,7 @@ class EntitySender:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        policy = self._policy(kernel, request)
+        policy = self._policy(kernel, request) if self._entities.process.authorizer is None else None
         if policy is not None and policy.role_refusal(stamped.event) is not None:
             return None
         found = await self._entities.store.load(snapshot.entity, key=stamped.key)
@@ -333,11 +330,17 @@ class EntitySender:
         return _Stamped(event, request.key, request.former_key)
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
-        """Return the policy that applies; None for results of its work, and when every sender is allowed."""
+        """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
         policy = self._revisions.known_policy(kernel)
         return None if policy.is_open else policy
+
+    async def _decided(self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest) -> Decided | None:
+        """Return what the authorizer of the program decides; None for results of its work."""
+        if request.finishes is not None:
+            return None
+        return Decided(await self._permissions.refusal_of(self._revisions.known_policy(kernel), event, snapshot))
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest

@@ -224,9 +224,9 @@ class FileStore:
         """Return all facts."""
         return await self._in_thread(self._facts.read)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
-        await self._in_thread(lambda: self._facts.save(name, value))
+        await self._in_thread(lambda: self._facts.save(name, value, audit=audit))
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """The entries after a cursor; those of one entity in the order of their versions."""
