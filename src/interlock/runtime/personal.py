@@ -212,7 +212,7 @@ class PersonalVault:
         A token of this entity that is a whole value stays: sealing is deterministic, so it would be the same.
         """
         kid = owner["kid"] if isinstance(owner, dict) else owner
-        found = []
+        found: list[dict[str, Any]] = []
         for value in _values_to_seal(data, fields):
             if not (is_token(value) and kid_of(value) in (None, kid)):
                 found += tokens_in(value)

@@ -606,7 +606,7 @@ class Runtime:
 
         check_entity(entity)
         check_reason(reason)
-        sender = check_principal(principal)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
         with self._admission.admit():
             return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 

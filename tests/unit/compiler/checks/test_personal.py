@@ -334,6 +334,21 @@ def test_a_policy_and_a_key_are_not_personal(event: str, code: str) -> None:
     assert code in errors(f"events: {{e: {event}}}\nstates: {{a: {{on: {{e: b}}}}, b: {{}}}}\n")
 
 
+@pytest.mark.parametrize(
+    ("access", "codes"),
+    [
+        ("create: {permit: '= event.data.context.email == principal.mail'}", ["personal.read"]),
+        ("read: {permit: '= context.email == principal.mail'}", ["personal.read"]),
+        ("create: {permit: '= event.data.context.email != null'}", []),
+        ("read: {permit: '= context.owner == principal.id'}", []),
+    ],
+)
+def test_the_permits_of_a_chart_are_not_personal(access: str, codes: list[str]) -> None:
+    context = "context: {email: {type: string, nullable: true, personal: true}, owner: {type: string, nullable: true}}"
+
+    assert codes == errors(f"{access}\n{context}\nstates: {{a: {{}}}}\n")
+
+
 def test_a_policy_may_ask_whether_there_is_a_value() -> None:
     event = "{payload: {email: {type: string, personal: true, required: false}}, permit: '= event.data.email != null'}"
 
