@@ -583,7 +583,7 @@ class Runtime:
     # Personal data
 
     async def preview_erasure(self, entity: str) -> Erasure:
-        """Return what `erase` would do, and what it would not reach. Raises as `erase`, for an entity that lives too."""
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, except for one that lives."""
         from interlock.runtime.erasure import Eraser
 
         check_entity(entity)
@@ -592,7 +592,7 @@ class Runtime:
     async def erase(
         self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
     ) -> Erasure:
-        """Erase the personal data of an entity that has ended, or with `live` of one that has not: destroy its data key.
+        """Erase the personal data of an entity: destroy its data key. With `live`, also of one that has not ended.
 
         The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
         `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
@@ -606,7 +606,7 @@ class Runtime:
 
         check_entity(entity)
         check_reason(reason)
-        sender = check_principal(principal)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
         with self._admission.admit():
             return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 
