@@ -147,12 +147,13 @@ def decode_message(body: bytes) -> Message:
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
-    if trace is None and isinstance(found.get("trace"), str):  # the attribute of another system may have any type
-        trace = found.pop("trace")
+    if not isinstance(trace, str) or _TRACEPARENT.fullmatch(trace) is None:  # W3C: an invalid one is ignored
+        # The attribute `trace` of another system may have any type.
+        trace = found.pop("trace") if isinstance(found.get("trace"), str) else None
     return Message(
         **texts,
         time_ms=_time_ms(found.pop("time", None)),
-        trace=None if trace is None else str(trace),
+        trace=trace,
         data=_data(found),
         more=found,
     )
