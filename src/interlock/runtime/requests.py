@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
@@ -24,12 +24,15 @@ from interlock.model.json_value import context_values, json_payload, payload_pro
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
+from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
+from interlock.ports.store import Duplicate
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.entities.sender import EntitySender
+from interlock.runtime.readers import ReaderViews
 from interlock.runtime.request_checks import (
     check_entity,
     check_event,
@@ -41,6 +44,7 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
+from interlock.trust.visibility import ACCEPTED, Lens, VisibleReceipt
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -116,6 +120,90 @@ class CallerRequests:
         with self._admission.admit():
             receipt = await self.sender.send(entity, request)
             return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+
+    async def send_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        expected: int | None,
+        principal: Mapping[str, Any] | None,
+        trace: str | None,
+        sent_ms: int | None,
+        reason: str | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.send` with `reader`.
+
+        Where the reader may not see hidden states, every answer that depends on the state is the same (ADR 0140).
+        """
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+        request = replace(request, reader=check_principal(reader))
+        with self._admission.admit():
+            snapshot, lens = await self._lens(entity, request)
+            try:
+                receipt = await self.sender.send(entity, request)
+                receipt = await self._answer(request, receipt)
+            except UsageError as error:
+                if not lens.hides or error.code != "key.reused":
+                    raise
+                if not await self._is_seen_key(lens, entity, request.key):
+                    return VisibleReceipt(entity, ACCEPTED, key)
+                hint = "use one key per event, such as `<request>/<event>`"
+                message = f"the key was used for another event of `{entity}`"
+                raise UsageError(message, code="key.reused", hint=hint) from None
+            except RejectedError:
+                if lens.hides and lens.is_covered(snapshot):  # the entry did not fit: with the cover, it may have
+                    return VisibleReceipt(entity, ACCEPTED, key)
+                raise
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        if receipt.outcome == "denied" and receipt.snapshot is None:
+            return lens.refusal(entity, outcome="denied", reason=receipt.reason or "", key=key)
+        if receipt.outcome == "rejected" and (receipt.reason == "payload" or request.refusal is not None):
+            return lens.refusal(entity, outcome="rejected", reason=receipt.reason or "", key=key)
+        return VisibleReceipt(entity, ACCEPTED, key)
+
+    async def dry_run_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        principal: Mapping[str, Any] | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.dry_run` with `reader`: the answer of what the reader sees."""
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+        request = replace(request, reader=check_principal(reader))
+        _, lens = await self._lens(entity, request)
+        receipt = await self._answer(request, await self.sender.dry_run(entity, request))
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        return VisibleReceipt(entity, receipt.outcome, key, None, receipt.reason, receipt.explanation)
+
+    async def _lens(self, entity: str, request: SendRequest) -> tuple[Snapshot, Lens]:
+        assert request.reader is not None
+        snapshot, _ = self._snapshots.get(entity) or await self.entities.load_snapshot(entity)
+        return snapshot, await ReaderViews(self.entities).lens(snapshot, request.reader)
+
+    async def _is_seen_key(self, lens: Lens, entity: str, key: str) -> bool:
+        """Whether the reader sees the entry that has a key. An archived entry has been seen, or never will be."""
+        found = await self.entities.store.load(entity, key=key)
+        if not isinstance(found, Duplicate):
+            return False
+        try:
+            records = await self.entities.store.read(entity, after=found.version - 1, limit=1)
+        except NotFoundError:
+            return False
+        return bool(records) and lens.sees(records[0].entry) and records[0].entry.shown == "whole"
 
     async def submit(
         self,

@@ -45,6 +45,7 @@ from interlock.runtime.entities.decision import (
     build_receipt,
     decide,
     is_denied_by_role,
+    shown_to,
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
@@ -170,11 +171,15 @@ class EntitySender:
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
+        truth = snapshot
+        if request.reader is not None:  # the answer is made from what the reader sees
+            snapshot = shown_to(kernel.chart, snapshot, request.reader)
+            request = replace(request, reader=None)
         await self._revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
-        if not is_denied_by_role(decision):
+        if not is_denied_by_role(decision) and snapshot is truth:
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
             if stamped.former_key is not None:
@@ -309,7 +314,7 @@ class EntitySender:
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):
-            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+            raise ConflictError(f"`{entity}` is at version {decision.version}", code="conflict.expected")
         if isinstance(decision, TooLarge):
             if request.finishes is None:  # of a result, the worker reports it when it gives up
                 await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)

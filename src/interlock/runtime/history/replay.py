@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.codec import digested_json, snapshot_digest
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import JournalRecord
@@ -99,7 +99,7 @@ def digest_problem(entry: Entry, snapshot: Snapshot) -> str | None:
     """Return how a snapshot differs from the one that the entry led to; None if it does not, or it is not known."""
     if entry.digest is None:
         return None
-    found = snapshot_digest(encode(snapshot))
+    found = snapshot_digest(digested_json(snapshot))
     if found == entry.digest:
         return None
     return f"the snapshot at version {entry.version} has the hash {found}, but the journal records {entry.digest}"

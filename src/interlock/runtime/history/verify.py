@@ -257,7 +257,9 @@ class EntityVerifier:
         stored = self._loaded.snapshot
         if stored is None or stored.version != snapshot.version:
             return ""
-        names = (each for each in stored.__struct_fields__ if each != "revision")
+        # A snapshot of an earlier release has no `sight`; its next step gives it one.
+        skipped = {"revision"} if stored.sight is not None else {"revision", "sight"}
+        names = (each for each in stored.__struct_fields__ if each not in skipped)
         return ", ".join(
             f"`{name}`" for name in names if encode(getattr(stored, name)) != encode(getattr(snapshot, name))
         )

@@ -16,6 +16,7 @@ from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
+from interlock.model.visible import ChartMask
 from interlock.observe.acceptance import Acceptance, acceptances
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
@@ -25,7 +26,6 @@ from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
 from interlock.trust.disclosure import damage_text
-from interlock.trust.masking import ChartMask
 from interlock.web.api.views import (
     ChildView,
     EntityView,

@@ -19,12 +19,12 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import MASK, ChartMask, is_sensitive
 from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
 from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
-from interlock.trust.masking import MASK, ChartMask, is_sensitive
 from interlock.web.auth import User
 
 

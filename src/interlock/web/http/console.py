@@ -15,6 +15,7 @@ from interlock.errors import DeniedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
+from interlock.model.visible import ChartMask
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
@@ -24,7 +25,6 @@ from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
-from interlock.trust.masking import ChartMask
 from interlock.web.auth import Authentication, User
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
