@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from interlock.model.chart import Chart, HiddenStates
-from interlock.model.snapshot import Shown, Sight, Snapshot
+from interlock.model.snapshot import Sight, Snapshot
 from interlock.model.step import Step
 from interlock.model.visible import ChartMask, VisibleSnapshot, project
 
@@ -37,12 +37,12 @@ class CoverKeeper:
     def after_move(self, before: Snapshot, after: Snapshot, cover: Snapshot | None, time_ms: int) -> Snapshot:
         """Return a snapshot that was moved to this chart, with its `sight`.
 
-        `cover` is the cover before, moved too; None if there was none. Its entry is seen: the revision changes.
+        `cover` is the cover before, moved too; None if there was none. Its entry is always shown as a change, because
+        the patch of the move contains the truth.
         """
         sight = _sight(before, after)
         if not self._is_hidden(after):
-            shown: Shown = "change" if cover is not None else "whole"
-            return replace(after, sight=Sight(sight.unseen, time_ms, shown, None, sight.since))
+            return replace(after, sight=Sight(sight.unseen, time_ms, "change", None, sight.since))
         if cover is not None:
             cover = replace(cover, sight=None)
             return replace(after, sight=Sight(sight.unseen, time_ms, "change", cover, sight.since))

@@ -144,12 +144,13 @@ class CallerRequests:
         request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
         request = replace(request, reader=check_principal(reader))
         with self._admission.admit():
-            snapshot, lens = await self._lens(entity, request)
             try:
-                receipt = await self.sender.send(entity, request)
-                receipt = await self._answer(request, receipt)
+                receipt = await self._answer(request, await self.sender.send(entity, request))
             except UsageError as error:
-                if not lens.hides or error.code != "key.reused":
+                if error.code != "key.reused":
+                    raise
+                _, lens = await self._lens(entity, request)
+                if not lens.hides:
                     raise
                 if not await self._is_seen_key(lens, entity, request.key):
                     return VisibleReceipt(entity, ACCEPTED, key)
@@ -157,9 +158,13 @@ class CallerRequests:
                 message = f"the key was used for another event of `{entity}`"
                 raise UsageError(message, code="key.reused", hint=hint) from None
             except RejectedError:
-                if lens.hides and lens.is_covered(snapshot):  # the entry did not fit: with the cover, it may have
+                snapshot, lens = await self._lens(entity, request)
+                if lens.hides and lens.is_covered(snapshot):  # what grew meanwhile cannot be seen
                     return VisibleReceipt(entity, ACCEPTED, key)
                 raise
+            if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+                return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+            _, lens = await self._lens(entity, request)
         if not lens.hides:
             return lens.receipt(receipt, key)
         if receipt.outcome == "denied" and receipt.snapshot is None:
@@ -183,8 +188,10 @@ class CallerRequests:
             event, payload = self._event_of(entity, event, payload), event
         request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
         request = replace(request, reader=check_principal(reader))
-        _, lens = await self._lens(entity, request)
         receipt = await self._answer(request, await self.sender.dry_run(entity, request))
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, request)
         if not lens.hides:
             return lens.receipt(receipt, key)
         return VisibleReceipt(entity, receipt.outcome, key, None, receipt.reason, receipt.explanation)

@@ -247,3 +247,32 @@ async def test_a_bus_gets_no_message_of_a_hidden_stay_and_no_gap(ends: bool, tmp
 
     assert worlds[0] == worlds[1]
     assert (5 if ends else 3) == len(worlds[0])
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+async def test_a_frozen_account_moves_to_another_revision_with_its_cover(is_frozen: bool, tmp_path: Path) -> None:
+    """Otherwise a migration would show which accounts are frozen."""
+    url, clock = f"sqlite:///{tmp_path}/a.db", VirtualClock(1_000_000)
+    async with interlock.open(url, charts=[account()], clock=clock) as runtime:
+        await runtime.create(NAME, principal=ADA)
+        await deposit(runtime, clock, 1)
+        if is_frozen:
+            await freeze(runtime, clock, ends=False)
+    newer = ACCOUNT.replace("kind: account", "kind: account\nupgrade: safe").replace(
+        "states:\n  active:", "states:\n  locked: {}\n  active:"
+    )
+    newer = newer.replace("closed: closed\n", "closed: closed\n      locked: locked\n").replace(
+        "  dormant:", "  locked: {roles: [customer]}\n  dormant:"
+    )
+    async with interlock.open(url, charts=[account(newer)], clock=clock) as runtime:
+        await deposit(runtime, clock, 2)
+        state = await runtime.state(NAME, reader=ADA)
+        entries = await runtime.journal(NAME, reader=ADA)
+        truth = await runtime.state(NAME)
+        assert runtime.charts.current("account") is not None
+        assert (await runtime.verify(NAME)).problem is None
+
+    assert truth.configuration == (("frozen",) if is_frozen else ("active",))
+    assert state.revision == truth.revision == account(newer).chart.revision
+    assert ["create", "deposited", "updated"] == [each.event for each in entries][:3]
+    assert (3 if is_frozen else 4) == len(entries)
