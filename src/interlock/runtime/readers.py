@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
@@ -130,13 +131,18 @@ class ReaderViews:
                 if visible.version > after:
                     yield visible
 
-    async def can(self, entity: str, reader: Reader) -> tuple[Candidate, ...]:
-        """As `Runtime.can`: the answer of the cover, without transitions of hidden states and without values."""
+    async def shown(self, entity: str, reader: Reader) -> tuple[Kernel, Snapshot, Lens]:
+        """As `Runtime.shown`."""
         snapshot, _ = await self._entities.load_snapshot(entity)
         lens = await self.lens(snapshot, reader)
         shown = lens.shown(snapshot)
         assert shown is not None
-        found = (await self._revisions.for_preview(shown, needs_functions=False)).candidates(shown)
+        return await self._revisions.for_preview(shown, needs_functions=False), shown, lens
+
+    async def can(self, entity: str, reader: Reader) -> tuple[Candidate, ...]:
+        """As `Runtime.can`: the answer of the cover, without transitions of hidden states and without values."""
+        kernel, shown, lens = await self.shown(entity, reader)
+        found = kernel.candidates(shown)
         if lens.mask is None:
             return found
         return tuple(

@@ -22,6 +22,7 @@ from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.diagnostics import suggestion
@@ -65,7 +66,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
-from interlock.trust.visibility import VisibleEntry, VisibleReceipt
+from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
@@ -561,6 +562,13 @@ class Runtime:
         if self.entities.upgrades.covers(snapshot.kind):
             snapshot, _ = await self.mover.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def shown(self, entity: str, reader: Reader) -> tuple[Kernel, Snapshot, Lens]:
+        """Return what questions about an entity are to be answered from for a reader: the chart, the snapshot that they
+        see instead, and their lens. The snapshot itself is not to be shown. Raises as `state` does.
+        """
+        check_entity(entity)
+        return await self._views.shown(entity, reader)
 
     async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
         """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.

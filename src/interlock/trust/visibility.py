@@ -145,6 +145,10 @@ class Lens:
             return 1
         return latest.version + 1 if self.is_closed or latest.sight is None else latest.sight.since
 
+    def names(self, states: Iterable[str]) -> tuple[str, ...]:
+        """Return the states that the reader may know of."""
+        return tuple(each for each in states if each not in self._states)
+
     def hides_transition(self, transition: int) -> bool:
         """Whether a transition enters or leaves a hidden state, so that the reader does not see it."""
         hidden = self._chart.hidden

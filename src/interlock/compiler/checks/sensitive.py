@@ -269,10 +269,11 @@ class _HiddenStatesCheck:
     def _check_versions(self) -> None:
         """Report expressions that read the version: it counts the entries that others do not see.
 
-        Only handlers get what an invoke computes.
+        Only handlers get what an invoke computes, and others do not see the progress of sagas.
         """
         for site in expression_sites(self.report.chart):
-            if not site.invoke and "entity.version" in site.expression.text:
+            is_shown = not (site.invoke or self.report.is_from_saga(site.state))
+            if is_shown and "entity.version" in site.expression.text:
                 self.is_covered = False
                 message = "`entity.version` counts entries of hidden states, and others could see its value"
                 hint = "count in a field of the context"

@@ -170,6 +170,19 @@ class Console:
                 self._visible[kind] = visible
         return visible
 
+    def sees_covers(self, user: User, kind: str) -> bool:
+        """Whether a user sees the entities of a kind through the covers of hidden states, one by one (ADR 0138).
+
+        Raises HttpProblem for a kind that they may not see at all. Lists, counts and drawings of such a kind stay
+        unknown to them: `check_kind`.
+        """
+        if self.may_see(user, kind):
+            return False
+        charts = [each.chart for each in self.revisions(kind).values()]
+        if not charts or any(each.hidden is not None and not each.hidden.is_covered for each in charts):
+            raise self._unknown_kind(user, kind)
+        return True
+
     def masked_fields(self, user: User, kind: str) -> frozenset[str]:
         """Return the context fields of a kind that are masked for a user, in any of its known revisions."""
         if user.sees_sensitive:
@@ -207,6 +220,13 @@ class Console:
         self.check_kind(user, kind)
         if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
+
+    def may_write_covered(self, user: User, kind: str) -> bool:
+        """Return and raise as `sees_covers` does, and raise as `check_writable` does."""
+        if self.sees_covers(user, kind):
+            return True
+        self.check_writable(user, kind)
+        return False
 
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
         """Return the SVG drawing of a chart, or of two revisions in one; drawn once, in a thread."""
@@ -249,6 +269,11 @@ class SimulationQueue:
             self._held[who] -= 1
             if not self._held[who]:
                 del self._held[who]
+
+
+def reader_of(user: User) -> Mapping[str, object]:
+    """The reader that a user is: their principal and their rights."""
+    return {**user.principal, "rights": sorted(user.rights)}
 
 
 def principal_of(user: User, reason: str | None) -> Mapping[str, object]:
