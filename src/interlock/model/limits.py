@@ -180,6 +180,28 @@ EXPLANATION_LENGTH_MAX = 500
 REASON_LENGTH_MAX = 1_000
 """Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
 
+AUDIT_NAME_BYTES_MAX = 200
+"""Bytes of an id or an event name in a row of the audit: what is longer was refused, and its beginning shows what it
+was. PostgreSQL indexes at most 2,700 bytes."""
+
+AUDIT_REASON_BYTES_MAX = 500
+"""Bytes of a reason or a note in a row of the audit: a sentence or two."""
+
+AUDIT_BURST = 100
+"""Refused attempts of one principal that each get a row at once: a person or a batch job that makes a mistake."""
+
+AUDIT_ROWS_PER_SECOND = 10
+"""Rows of one principal after that: 200 MB a day at most, from a sender who is refused without a pause."""
+
+AUDIT_FOLD_MS = 1_000
+"""How often the counts of a flood become rows: a process that is killed loses the counts of that time at most."""
+
+AUDIT_COUNTERS_MAX = 1_024
+"""Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
+
+AUDIT_BATCH_ROWS_MAX = 256
+"""Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
+
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
 

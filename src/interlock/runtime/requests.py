@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
-from interlock.model.journal.entry import Receipt
+from interlock.model.journal.entry import CREATE, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
@@ -44,6 +44,7 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
+from interlock.trust.audit import Attempt
 from interlock.trust.visibility import ACCEPTED, Lens, VisibleReceipt
 
 EventModels = Mapping[type, tuple[str, ...]]
@@ -69,6 +70,7 @@ class CallerRequests:
         self._snapshots = entities.snapshots
         self._admission = admission
         self._models = models
+        self._audit = entities.audit
 
     async def create(
         self,
@@ -81,24 +83,33 @@ class CallerRequests:
         reason: str | None = None,
     ) -> Receipt:
         """As `Runtime.create`."""
-        kind = check_entity(entity)
-        sender = check_principal(principal)
-        check_trace(trace)
-        check_reason(reason)
-        if key is not None:
-            check_key(key)
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, CREATE, principal))
         try:
-            check_new_entity(entity)
-        except UsageError:
-            if await self.entities.store.load(entity) is None:
-                raise
-        kernel = self._charts.for_new_entity(kind)
-        values = context_values(context)
-        with self._admission.admit():
-            receipt = await self.sender.create(
-                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
-            )
-            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+            kind = check_entity(entity)
+            sender = check_principal(principal)
+            check_trace(trace)
+            check_reason(reason)
+            if key is not None:
+                check_key(key)
+            try:
+                check_new_entity(entity)
+            except UsageError:
+                if await self.entities.store.load(entity) is None:
+                    raise
+            kernel = self._charts.for_new_entity(kind)
+            values = context_values(context)
+            with self._admission.admit():
+                receipt = await self.sender.create(
+                    entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
+                )
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome == "applied":
+            return receipt
+        await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
+        return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
 
     async def send(
         self,
@@ -112,14 +123,26 @@ class CallerRequests:
         trace: str | None = None,
         sent_ms: int | None = None,
         reason: str | None = None,
+        reader: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """As `Runtime.send`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
-        with self._admission.admit():
-            receipt = await self.sender.send(entity, request)
-            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+        """As `Runtime.send`, with the whole receipt."""
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, event, principal))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+            if reader is not None:
+                request = replace(request, reader=check_principal(reader))
+            with self._admission.admit():
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome == "applied":
+            return receipt
+        await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
+        return await self._answer(request, receipt)
 
     async def send_for(
         self,
@@ -139,37 +162,43 @@ class CallerRequests:
 
         Where the reader may not see hidden states, every answer that depends on the state is the same (ADR 0140).
         """
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
-        request = replace(request, reader=check_principal(reader))
-        with self._admission.admit():
-            try:
-                receipt = await self._answer(request, await self.sender.send(entity, request))
-            except UsageError as error:
-                if error.code != "key.reused":
-                    raise
-                _, lens = await self._lens(entity, request)
-                if not lens.hides:
-                    raise
-                if not await self._is_seen_key(lens, entity, request.key):
-                    return VisibleReceipt(entity, ACCEPTED, key)
-                hint = "use one key per event, such as `<request>/<event>`"
-                message = f"the key was used for another event of `{entity}`"
-                raise UsageError(message, code="key.reused", hint=hint) from None
-            except RejectedError:
-                snapshot, lens = await self._lens(entity, request)
-                if lens.hides and lens.is_covered(snapshot):  # what grew meanwhile cannot be seen
-                    return VisibleReceipt(entity, ACCEPTED, key)
+        try:
+            receipt = await self.send(
+                entity,
+                event,
+                payload,
+                key=key,
+                expected=expected,
+                principal=principal,
+                trace=trace,
+                sent_ms=sent_ms,
+                reason=reason,
+                reader=reader,
+            )
+        except UsageError as error:
+            if error.code != "key.reused":
                 raise
-            if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
-                return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
-            _, lens = await self._lens(entity, request)
+            _, lens = await self._lens(entity, reader)
+            if not lens.hides:
+                raise
+            if key is None or not await self._is_seen_key(lens, entity, key):
+                return VisibleReceipt(entity, ACCEPTED, key)
+            hint = "use one key per event, such as `<request>/<event>`"
+            message = f"the key was used for another event of `{entity}`"
+            raise UsageError(message, code="key.reused", hint=hint) from None
+        except RejectedError:
+            snapshot, lens = await self._lens(entity, reader)
+            if lens.hides and lens.is_covered(snapshot):  # what grew meanwhile cannot be seen
+                return VisibleReceipt(entity, ACCEPTED, key)
+            raise
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, reader)
         if not lens.hides:
             return lens.receipt(receipt, key)
         if receipt.outcome == "denied" and receipt.snapshot is None:
             return lens.refusal(entity, outcome="denied", reason=receipt.reason or "", key=key)
-        if receipt.outcome == "rejected" and (receipt.reason == "payload" or request.refusal is not None):
+        if receipt.outcome == "rejected" and receipt.reason in ("payload", UNKNOWN_EVENT, EXPIRED.code):
             return lens.refusal(entity, outcome="rejected", reason=receipt.reason or "", key=key)
         return VisibleReceipt(entity, ACCEPTED, key)
 
@@ -191,15 +220,14 @@ class CallerRequests:
         receipt = await self._answer(request, await self.sender.dry_run(entity, request))
         if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
             return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
-        _, lens = await self._lens(entity, request)
+        _, lens = await self._lens(entity, reader)
         if not lens.hides:
             return lens.receipt(receipt, key)
         return VisibleReceipt(entity, receipt.outcome, key, None, receipt.reason, receipt.explanation)
 
-    async def _lens(self, entity: str, request: SendRequest) -> tuple[Snapshot, Lens]:
-        assert request.reader is not None
+    async def _lens(self, entity: str, reader: Mapping[str, Any]) -> tuple[Snapshot, Lens]:
         snapshot, _ = self._snapshots.get(entity) or await self.entities.load_snapshot(entity)
-        return snapshot, await ReaderViews(self.entities).lens(snapshot, request.reader)
+        return snapshot, await ReaderViews(self.entities).lens(snapshot, reader)
 
     async def _is_seen_key(self, lens: Lens, entity: str, key: str) -> bool:
         """Whether the reader sees the entry that has a key. An archived entry has been seen, or never will be."""
@@ -226,13 +254,22 @@ class CallerRequests:
         reason: str | None,
     ) -> Receipt:
         """As `Runtime.submit`."""
-        request = self._request(
-            entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
-        )
-        named = replace(request.event, id=key.name, key=key.name)
-        with self._admission.admit():
-            request = replace(request, event=named, former_key=key.former)
-            return await self._answer(request, await self.sender.send(entity, request))
+        attempt = Attempt(entity, event, principal, trace, key.name, reason)
+        if self._audit.throttled:
+            self._audit.check(attempt)
+        try:
+            request = self._request(
+                entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
+            )
+            named = replace(request.event, id=key.name, key=key.name)
+            with self._admission.admit():
+                request = replace(request, event=named, former_key=key.former)
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(attempt, error)
+            raise
+        await self._audit.record_receipt(attempt, receipt)
+        return await self._answer(request, receipt)
 
     async def dry_run(
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None

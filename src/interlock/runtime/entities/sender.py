@@ -18,13 +18,12 @@ or repeated.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.errors import ConflictError, RejectedError
+from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
 from interlock.model.event import Event
@@ -36,7 +35,6 @@ from interlock.model.refusal_text import EXISTS
 from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
-from interlock.ports.refusals import Refusal as RecordedRefusal
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
@@ -56,6 +54,7 @@ from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.rollouts import order_of
+from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
 
 
@@ -109,11 +108,9 @@ class EntitySender:
             try:
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
-            except RejectedError as error:
+            except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
-                if parent is None:  # a parent gets it as the error of its invoke
-                    await self._record_refusal(entity, event, "rejected", error.code, trace)
                 raise
             result = await entities.append(append, step)
             if isinstance(result, Appended):
@@ -157,8 +154,6 @@ class EntitySender:
             ):
                 unseen = await self._refuse_unseen(entity, request)
                 if unseen is not None:
-                    event = replace(request.event, time_ms=entities.time.now_ms())
-                    await self._record_refusal(entity, event, unseen.outcome, unseen.reason or "", request.trace)
                     return unseen
         async with turn:
             if entities.process.epoch is None:
@@ -173,12 +168,21 @@ class EntitySender:
                 await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
         raise too_many_conflicts(entity, "this event was applied")
 
-    def deliver(
+    async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Coroutine[Any, Any, Receipt]:
+    ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        return self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
+        request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        try:
+            receipt = await self.send(entity, request)
+        except InterlockError as error:
+            if finishes is None:  # of a result, the worker reports it when it gives up
+                await self._entities.audit.record_error(Attempt.of_event(entity, event), error)
+            raise
+        if receipt.outcome in REFUSED:
+            await self._entities.audit.record_receipt(Attempt.of_event(entity, event), receipt)
+        return receipt
 
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
@@ -243,7 +247,7 @@ class EntitySender:
                 return before
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
-        return await self._refuse(kernel, snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision)
 
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
@@ -313,7 +317,7 @@ class EntitySender:
                 kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error), request)
+            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
         result = await entities.append(append, step)
         if isinstance(result, Appended):
             return Receipt(
@@ -326,13 +330,11 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refuse(kernel, snapshot, stamped, expired, request)
+            return await self._refuse(kernel, snapshot, stamped, expired)
         assert isinstance(result, Conflict)
         return LOST
 
-    async def _refuse(
-        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal, request: SendRequest
-    ) -> Receipt | Lost:
+    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
         Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
@@ -349,18 +351,5 @@ class EntitySender:
         if isinstance(decision, WrongVersion):
             raise ConflictError(f"`{entity}` is at version {decision.version}", code="conflict.expected")
         if isinstance(decision, TooLarge):
-            if request.finishes is None:  # of a result, the worker reports it when it gives up
-                await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
-        receipt = build_receipt(kernel.chart, snapshot, event, decision)
-        await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
-        return receipt
-
-    async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
-        """Record an attempt that changed nothing, where the store has a log for that."""
-        log = self._entities.store.refusal_log
-        if log is not None:
-            principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await log.record_refusals(
-                (RecordedRefusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
-            )
+        return build_receipt(kernel.chart, snapshot, event, decision)
