@@ -13,8 +13,10 @@ import pytest
 import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.errors import ConflictError, NotFoundError, UsageError
+from interlock.kernel.sight import CoverKeeper
 from interlock.model.journal.message import encode_message
 from interlock.ports.store import EntityQuery
+from interlock.runtime.history.bundle import BundleReader, export_bundle, import_bundle
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from tests.support.accounts import ACCOUNT, ADA, CHIEF, EVE, account
@@ -276,3 +278,40 @@ async def test_a_frozen_account_moves_to_another_revision_with_its_cover(is_froz
     assert state.revision == truth.revision == account(newer).chart.revision
     assert ["create", "deposited", "updated"] == [each.event for each in entries][:3]
     assert (3 if is_frozen else 4) == len(entries)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_entries_of_an_earlier_release_are_not_shown_to_others(
+    ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not record that they are unseen. The truth can be read, verified and exported."""
+    url, clock = f"sqlite:///{tmp_path}/a.db", VirtualClock(1_000_000)
+    with monkeypatch.context() as patch:  # an earlier release has no covers
+        patch.setattr(CoverKeeper, "after", lambda _self, _before, step, _time_ms: step)
+        async with interlock.open(url, charts=[account()], clock=clock) as runtime:
+            await runtime.create(NAME, principal=ADA)
+            await freeze(runtime, clock, ends=ends)
+    async with interlock.open(url, charts=[account()], clock=clock) as runtime:
+        assert (await runtime.state(NAME)).sight is None
+        if ends:
+            assert (4, ("active",)) == (
+                (shown := await runtime.state(NAME, reader=ADA)).version,
+                shown.configuration,
+            )
+        else:
+            with pytest.raises(NotFoundError, match="unknown entity"):
+                await runtime.state(NAME, reader=ADA)
+            await runtime.send(NAME, "unfrozen", principal=EVE)
+        await deposit(runtime, clock, 5)
+        entries = await runtime.journal(NAME, reader=ADA)
+        with pytest.raises(NotFoundError):
+            await runtime.state(NAME, at=2, reader=ADA)
+        assert ["deposited"] == [each.event for each in entries if each.event != "updated"]
+        assert (await runtime.verify(NAME)).problem is None
+        lines: list[bytes] = []
+        await export_bundle(runtime.store, NAME, runtime.revisions, lines.append, now_ms=clock.now_ms())
+    async with interlock.open("memory:", charts=[account()], clock=clock, work=False) as other:
+        await import_bundle(other.store, BundleReader(lambda: lines), other.revisions, now_ms=clock.now_ms())
+        with pytest.raises(NotFoundError):
+            await other.state(NAME, at=2, reader=ADA)
+        assert entries == (await other.journal(NAME, reader=ADA))[-len(entries) :]

@@ -235,7 +235,7 @@ class EntityVerifier:
         after = as_recorded(step.snapshot, entry)
         found, code = difference(entry, self._snapshot, step), "journal.divergence"
         if found is None and self._has_sight:
-            found = _sight_difference(entry, after)
+            found = _sight_difference(entry, step.snapshot)
         if found is None and (found := digest_problem(entry, after)) is not None:
             code = DIGEST
         fields = self._different_fields(after)
