@@ -9,7 +9,7 @@ interlock: 1
 kind: account
 unhandled: defer
 context:
-  balance: {type: integer, default: 0}
+  balance: {type: integer, default: 0, index: true}
   iban: {type: string, default: DE00}
   note: {type: string, nullable: true}
 sensitive: [iban]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from interlock.model.chart import Chart, HiddenStates
-from interlock.model.snapshot import Sight, Snapshot
+from interlock.model.snapshot import Shown, Sight, Snapshot
 from interlock.model.step import Step
 from interlock.model.visible import ChartMask, VisibleSnapshot, project
 
@@ -41,26 +41,28 @@ class CoverKeeper:
         the patch of the move contains the truth.
         """
         sight = _sight(before, after)
-        if not self._is_hidden(after):
-            return replace(after, sight=Sight(sight.unseen, time_ms, "change", None, sight.since))
-        if cover is not None:
-            cover = replace(cover, sight=None)
-            return replace(after, sight=Sight(sight.unseen, time_ms, "change", cover, sight.since))
-        return self._next(before, after, time_ms, touched=True)
+        if self._is_hidden(after) and cover is None:
+            return self._next(before, after, time_ms, touched=True)
+        shown = after if cover is None or not self._is_hidden(after) else cover
+        was_shown = before if sight.cover is None else sight.cover
+        entered_ms = sight.entered_ms if was_shown.configuration == shown.configuration else time_ms
+        kept = None if shown is after else replace(shown, sight=None)
+        return replace(after, sight=Sight(sight.unseen, time_ms, "change", kept, sight.since, entered_ms))
 
     def _next(self, before: Snapshot | None, after: Snapshot, time_ms: int, *, touched: bool) -> Snapshot:
         sight = _sight(before, after)
-        unseen, since = sight.unseen, sight.since
         was_hidden = before is not None and self._is_hidden(before)
         cover = sight.cover if was_hidden else before
-        if self._is_hidden(after):
-            shown = None if cover is None else replace(cover, sight=None)
-            return replace(after, sight=Sight(unseen + 1, sight.time_ms, "nothing", shown, since))
-        if not (was_hidden or touched):
-            return replace(after, sight=Sight(unseen, time_ms, "whole", None, since))
-        if cover is not None and self._shows(cover) == self._shows(after):
-            return replace(after, sight=Sight(unseen + 1, sight.time_ms, "nothing", None, since))
-        return replace(after, sight=Sight(unseen, time_ms, "change", None, since))
+        is_hidden = self._is_hidden(after)
+        is_same = (was_hidden or touched) and cover is not None and self._shows(cover) == self._shows(after)
+        if is_hidden or is_same:
+            kept = replace(cover, sight=None) if is_hidden and cover is not None else None
+            unseen = Sight(sight.unseen + 1, sight.time_ms, "nothing", kept, sight.since, sight.entered_ms)
+            return replace(after, sight=unseen)
+        is_in_place = cover is not None and cover.configuration == after.configuration
+        entered_ms = sight.entered_ms if is_in_place else time_ms
+        shown: Shown = "change" if was_hidden or touched else "whole"
+        return replace(after, sight=Sight(sight.unseen, time_ms, shown, None, sight.since, entered_ms))
 
     def _is_hidden(self, snapshot: Snapshot) -> bool:
         return not self._states.isdisjoint(snapshot.configuration)

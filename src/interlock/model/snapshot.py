@@ -62,8 +62,8 @@ class Sight(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `unseen` counts the entries that they do not see, `time_ms` is the time of the last one that they do see, `shown` is
     what they see of the entry of this version. `cover` is the snapshot that is shown while the entity is in a hidden
-    state; its own `sight` is None. `since` is the first version that was written with all this: of what is older, they
-    see nothing.
+    state; its own `sight` is None. `entered_ms` is since when they see the same states. `since` is the first version
+    that was written with all this: of what is older, they see nothing.
     """
 
     unseen: int = 0
@@ -71,6 +71,7 @@ class Sight(Struct, frozen=True, gc=False, omit_defaults=True):
     shown: Shown = "whole"
     cover: Snapshot | None = None
     since: int = 1
+    entered_ms: int = 0
 
 
 class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
@@ -22,8 +23,9 @@ from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import MASK, VisibleSnapshot
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityPage, EntityQuery, EntityRow
 from interlock.runtime.chart_registry import unknown_kind
+from interlock.runtime.field_walk import find_by_walk, find_conditions, meets, read_snapshot, walk
 from interlock.runtime.history.replay import At, entries_after, parse_moment, state_at
 from interlock.runtime.request_checks import check_principal, unknown_entity
 from interlock.trust.visibility import Lens, VisibleEntry, lens_for
@@ -168,18 +170,63 @@ class ReaderViews:
                     found.append((await self._revisions.for_reading(kind, edition.revision)).chart)
         return tuple(found)
 
-    async def check_query(self, query: EntityQuery, reader: Reader) -> frozenset[str]:
-        """Return the fields that are masked for a reader.
+    async def list(self, query: EntityQuery, reader: Reader) -> EntityPage | None:
+        """Return a page for a reader; None where they see lists as they are, but for masked fields.
 
-        Raises as `check_kind` does, and UsageError for a condition on such a field, as if it had no index.
+        If a chart covers its hidden states, entities are read one by one in the order of their ids, and filtered by
+        what the reader sees. Raises as `check_kind` does if it does not cover them; UsageError for a hidden state or
+        tag, as for one that is unknown, and for a condition on a masked field, as if it had no index.
         """
-        await self.check_kind(query.kind, reader)
-        lenses = [lens_for(each, reader) for each in await self._charts(query.kind)]
-        masked = frozenset(name for lens in lenses if lens.mask is not None for name in lens.mask.fields)
+        checked = check_principal(reader) or {}
+        charts = await self._charts(query.kind)
+        lenses = {each.revision: lens_for(each, checked) for each in charts}
+        masked = frozenset(name for lens in lenses.values() if lens.mask is not None for name in lens.mask.fields)
         for path in query.where or ():
             if path.partition(".")[0] in masked:
                 raise UsageError(f"`{path[:80]}` of `{query.kind}` has no index", code="index.unknown")
-        return masked
+        if not any(each.hides for each in lenses.values()):
+            if not masked:
+                return None
+            self._check_names(query, charts, lenses)
+            return masked_page(await self._find(query), masked)
+        if any(each.is_closed for each in lenses.values()):
+            await self.check_kind(query.kind, reader)
+        self._check_names(query, charts, lenses)
+        conditions = await find_conditions(self._revisions, query)
+        rows = msgspec.structs.replace(
+            EntityQuery(kind=query.kind, by_id=True), prefix=query.prefix, after=query.after, limit=query.limit
+        )
+
+        async def shown(row: EntityRow) -> EntityRow | None:
+            snapshot = await read_snapshot(self._store, self._revisions, row.entity)
+            if snapshot is None:
+                return None
+            try:
+                lens = await self.lens(snapshot, checked)
+            except NotFoundError:
+                return None
+            found = lens.row(snapshot, row)
+            if found is None or not found.matches(query) or not meets(conditions, found.context):
+                return None
+            return found.row if query.context else replace(found.row, context=None)
+
+        return await walk(self._store, rows, shown)
+
+    async def _find(self, query: EntityQuery) -> EntityPage:
+        if (query.where or query.context) and self._store.field_indexes is None:
+            return await find_by_walk(self._store, self._revisions, query)
+        return await self._store.find(query)
+
+    def _check_names(self, query: EntityQuery, charts: tuple[Chart, ...], lenses: Mapping[str, Lens]) -> None:
+        """Raise UsageError for a state or a tag that the reader does not know of."""
+        seen = [each for chart in charts for each in chart.states[1:] if lenses[chart.revision].names((each.id,))]
+        names = {"state": (query.state, {*(each.id for each in seen), *ENDED_STATES.values()})}
+        names["tag"] = (query.tag, {tag for each in seen for tag in each.tags})
+        for what, (name, known) in names.items():
+            if name is not None and name not in known:
+                hint = f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
+                message = f"unknown {what} `{name[:80]}` in chart `{query.kind}`"
+                raise UsageError(message, code=f"{what}.unknown", hint=hint)
 
     async def _start(self, lens: Lens, latest: Snapshot, after: int) -> tuple[int, tuple[str, ...]] | None:
         """Return the version of the journal after which to read, and where it led; None if there is nothing yet."""

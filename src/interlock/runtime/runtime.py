@@ -48,7 +48,7 @@ from interlock.runtime.field_walk import declared_forms, declared_indexes, find_
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
-from interlock.runtime.readers import Reader, ReaderViews, masked_page
+from interlock.runtime.readers import Reader, ReaderViews
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     DRY_RUN_ARGUMENTS,
@@ -400,7 +400,8 @@ class Runtime:
     async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        With `reader`, a kind with hidden states is unknown to a person who may not see them.
+        With `reader`, as this person may see them. If they may not see hidden states of the kind, the list is in the
+        order of ids, and a page may have fewer rows than `limit`, even none, and a cursor to continue from.
 
         Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
         or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
@@ -409,12 +410,12 @@ class Runtime:
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
-        masked = frozenset[str]() if reader is None else await self._views.check_query(query, reader)
+        if reader is not None and (shown := await self._views.list(query, reader)) is not None:
+            return shown
         if (query.where or query.context) and self.store.field_indexes is None:
             page = await find_by_walk(self.store, self.revisions, query)
         else:
             page = await self.store.find(query)
-        page = masked_page(page, masked)
         if not page.rows and query.after is None:
             await self._check_names(query)
         return page

@@ -25,6 +25,7 @@ from interlock.model.journal.entry import CREATE, SYSTEM, UPDATED, Entry, Receip
 from interlock.model.keys import OWN
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import MASK, ChartMask, VisibleInvoke, VisibleSnapshot, VisibleTimer, is_sensitive, project
+from interlock.ports.store import ENDED_STATES, EntityQuery, EntityRow, listed_states
 
 READ_SENSITIVE = "read:sensitive"
 """The right to see everything sensitive."""
@@ -64,6 +65,29 @@ class VisibleReceipt(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     explanation: str | None = None
     snapshot: VisibleSnapshot | None = None
+
+
+class VisibleRow(Struct, frozen=True):
+    """An entity in a list as a reader sees it, and what it is found by."""
+
+    row: EntityRow
+    states: tuple[str, ...]
+    tags: frozenset[str]
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """The context that the reader sees."""
+        return self.row.context or {}
+
+    def matches(self, query: EntityQuery) -> bool:
+        """Whether the entity belongs to the answer to a query, apart from its conditions on fields."""
+        if query.state is not None and query.state not in self.states:
+            return False
+        if query.tag is not None and (self.row.ended in ENDED_STATES or query.tag not in self.tags):
+            return False
+        if query.revision is not None and self.row.revision != query.revision:
+            return False
+        return query.entered_before_ms is None or self.row.entered_ms < query.entered_before_ms
 
 
 def is_entitled(chart: Chart, reader: Mapping[str, Any]) -> bool:
@@ -156,6 +180,37 @@ class Lens:
             return False
         source = self._chart.states[self._chart.transitions[transition].source].id
         return transition in hidden.entering or source in self._states
+
+    # Lists
+
+    def row(self, snapshot: Snapshot, stored: EntityRow) -> VisibleRow | None:
+        """Return an entity in a list as the reader sees it, with its context; None if the reader sees no such entity.
+
+        Since when it is in its states, and when it changed, are times of entries that the reader sees.
+        """
+        visible, sight = self.snapshot(snapshot), snapshot.sight
+        if visible is None:
+            return None
+        entered_ms, changed_ms = stored.entered_ms, stored.changed_ms
+        if self.hides:
+            entered_ms = stored.created_ms if sight is None else sight.entered_ms
+            changed_ms = stored.created_ms if sight is None else sight.time_ms
+        by_id = {each.id: each.index for each in self._chart.states}
+        around = {index for name in visible.configuration if name in by_id for index in self._chart.path(by_id[name])}
+        states = tuple(self._chart.states[each] for each in sorted(around) if each > 0)
+        row = EntityRow(
+            visible.entity,
+            visible.version,
+            visible.revision,
+            visible.configuration,
+            stored.created_ms,
+            entered_ms,
+            changed_ms,
+            visible.ended,
+            visible.context,
+        )
+        names = listed_states(visible.ended, tuple(each.id for each in states))
+        return VisibleRow(row, names, frozenset(tag for each in states for tag in each.tags))
 
     # Journals
 

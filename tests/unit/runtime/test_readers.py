@@ -63,9 +63,20 @@ async def everything(runtime: Runtime) -> dict[str, Any]:
         "at 1": await runtime.state(NAME, at=1, reader=ADA),
         "at the last": await runtime.state(NAME, at=len(journal), reader=ADA),
     }
+    for query in (
+        EntityQuery(kind="account"),
+        EntityQuery(kind="account", state="active", tag="usable", context=True),
+        EntityQuery(kind="account", entered_before_ms=1_000_001),
+        EntityQuery(kind="account", state="closed"),
+        EntityQuery(kind="account", where={"balance": 20}),
+    ):
+        found[f"list {query}"] = await runtime.list(query, reader=ADA)
+    for state in ("frozen", "odd"):
+        with pytest.raises(UsageError) as unknown:
+            await runtime.list(EntityQuery(kind="account", state=state), reader=ADA)
+        found[f"list of {state}"] = (unknown.value.code, unknown.value.message.replace(state, "-"), unknown.value.hint)
     for what, asking in {
         "too late": runtime.state(NAME, at=len(journal) + 1, reader=ADA),
-        "list": runtime.list(EntityQuery(kind="account"), reader=ADA),
         "counts": runtime.counts("account", reader=ADA),
     }.items():
         with pytest.raises(NotFoundError) as caught:

@@ -96,7 +96,7 @@ def as_recorded(snapshot: Snapshot, entry: Entry) -> Snapshot:
     """
     sight = snapshot.sight
     if sight is not None and (sight.unseen, sight.shown) != (entry.unseen, entry.shown):
-        sight = Sight(entry.unseen, sight.time_ms, entry.shown, None, entry.version + 1)
+        sight = Sight(entry.unseen, sight.time_ms, entry.shown, None, entry.version + 1, sight.entered_ms)
         snapshot = replace(snapshot, sight=sight)
     return snapshot if snapshot.revision == entry.revision else replace(snapshot, revision=entry.revision)
 
