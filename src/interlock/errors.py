@@ -72,7 +72,8 @@ class Diagnostic:
 class InterlockError(Exception):
     """Base class of every exception that Interlock raises.
 
-    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it.
+    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it, or
+    needs none.
     """
 
     code = "interlock"

@@ -8,6 +8,7 @@ ACCOUNT = """\
 interlock: 1
 kind: account
 unhandled: defer
+create: {roles: [customer]}
 context:
   balance: {type: integer, default: 0, index: true}
   iban: {type: string, default: DE00}

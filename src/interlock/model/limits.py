@@ -199,6 +199,12 @@ AUDIT_FOLD_MS = 1_000
 AUDIT_COUNTERS_MAX = 1_024
 """Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
 
+AUDIT_CHECKPOINT_MS = 60_000
+"""How often a checkpoint is written: what is forged within this time cannot be proven."""
+
+AUDIT_CHECKPOINT_ENTRIES = 10_000
+"""Entries of journals that one checkpoint includes: its row has a megabyte at most."""
+
 AUDIT_BATCH_ROWS_MAX = 256
 """Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
@@ -454,6 +460,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
+APPROVERS_MAX = 16
+"""Users whose approval of one event is remembered: each is a few dozen bytes in every snapshot."""
+
 PERMITS_COMPILED_MAX = 10_000
 """Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
 
@@ -481,6 +490,25 @@ MIGRATION_GROUPS_MAX = 1_000
 
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
+
+DATA_KEYS_POOL = 64
+"""Data keys that are written in one transaction, before entities need them: a creation waits for no extra flush, and a
+crash wastes at most this many."""
+
+CIPHERS_CACHED_MAX = 10_000
+"""Opened data keys in memory, about 500 bytes each."""
+
+CIPHER_AGE_MS_MAX = 60_000
+"""How long a process uses an opened data key before it looks whether another one has destroyed it."""
+
+KEYRING_BYTES_MAX = 1_000_000
+"""Bytes of a keyring file: far more than one epoch a day for decades."""
+
+KEYRING_COMMAND_SECONDS = 30
+"""How long the command of a keyring may take: a key service answers in less than a second."""
+
+ERASURES_FOLLOWED_MAX = 1_000
+"""Entities that one erasure follows to: a chain of sends is short, and a longer one is a mistake to look at."""
 
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a

@@ -38,9 +38,9 @@ from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
-from interlock.runtime.readers import Reader
 from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
 from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
@@ -51,6 +51,7 @@ from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -385,6 +386,16 @@ class BlockingRuntime:
     ) -> RefoldReport:
         """As `Runtime.refold`."""
         return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
+
+    def preview_erasure(self, entity: str) -> Erasure:
+        """As `Runtime.preview_erasure`."""
+        return self._wait(self.runtime.preview_erasure(entity))
+
+    def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """As `Runtime.erase`."""
+        return self._wait(self.runtime.erase(entity, reason=reason, principal=principal, live=live))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

@@ -10,7 +10,7 @@ Rule 3: an entity that the reader may not see is unknown, with the same error.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from interlock.model.visible import MASK, VisibleSnapshot
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityPage, EntityQuery, EntityRow
 from interlock.runtime.chart_registry import unknown_kind
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.field_walk import find_by_walk, find_conditions, meets, read_snapshot, walk
 from interlock.runtime.history.replay import At, entries_after, parse_moment, state_at
 from interlock.runtime.request_checks import check_principal, unknown_entity
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from interlock.runtime.entities.entities import Entities
 
 EntryWatch = Callable[[int], AsyncGenerator[Entry, None]]
-
-Reader = Mapping[str, Any]
-"""Who reads: like a principal, with the rights of the console in `rights`."""
 
 
 class ReaderViews:
@@ -49,7 +47,7 @@ class ReaderViews:
 
     async def lens(self, snapshot: Snapshot, reader: Reader) -> Lens:
         """Return the lens of a reader on an entity. Raises NotFoundError if the reader sees no such entity."""
-        checked = check_principal(reader) or {}
+        checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
         try:
             chart = await self._revisions.chart(snapshot.kind, snapshot.revision)
         except UnavailableError as error:
@@ -66,10 +64,17 @@ class ReaderViews:
         latest, _ = await self._entities.load_snapshot(entity)
         lens = await self.lens(latest, reader)
         found = latest if at is None else await self._at(lens, latest, at)
-        visible = lens.snapshot(found)
+        visible = await self._visible(lens, found)
         if visible is None:
             raise unknown_entity(entity)
         return visible
+
+    async def _visible(self, lens: Lens, snapshot: Snapshot) -> VisibleSnapshot | None:
+        """Return an entity as the reader sees it, with personal data opened."""
+        shown, vault = lens.shown(snapshot), self._entities.process.vault
+        if shown is None or vault is None:
+            return lens.snapshot(snapshot)
+        return lens.snapshot(snapshot, shown=await vault.open_snapshot(shown))
 
     async def _at(self, lens: Lens, latest: Snapshot, at: At) -> Snapshot:
         """Return the snapshot at a visible version or at a time. Raises NotFoundError."""
@@ -105,7 +110,8 @@ class ReaderViews:
         version, before = start
         while limit is None or len(found) < limit:  # ends with the journal
             page = await entries_after(self._store, entity, after=version, limit=PAGE_MAX)
-            seen = lens.entries((each for each in page if each.version <= latest.version), before)
+            opened = [await self._opened(each) for each in page if each.version <= latest.version]
+            seen = lens.entries(opened, before)
             found += seen
             before = seen[-1].after if seen else before
             if len(page) < PAGE_MAX:
@@ -153,7 +159,7 @@ class ReaderViews:
 
     async def check_kind(self, kind: str, reader: Reader) -> None:
         """Raise NotFoundError, as for an unknown kind, where lists and counts would show hidden states to a reader."""
-        checked = check_principal(reader) or {}
+        checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
         if any(lens_for(each, checked).hides for each in await self._charts(kind)):
             visible = []
             for name in self._revisions.charts.kinds():
@@ -170,18 +176,20 @@ class ReaderViews:
                     found.append((await self._revisions.for_reading(kind, edition.revision)).chart)
         return tuple(found)
 
-    async def list(self, query: EntityQuery, reader: Reader) -> EntityPage | None:
+    async def list(self, query: EntityQuery, reader: Reader, *, asked: EntityQuery) -> EntityPage | None:
         """Return a page for a reader; None where they see lists as they are, but for masked fields.
+
+        `asked` is the query of the reader, without the conditions of the chart's `read`.
 
         If a chart covers its hidden states, entities are read one by one in the order of their ids, and filtered by
         what the reader sees. Raises as `check_kind` does if it does not cover them; UsageError for a hidden state or
         tag, as for one that is unknown, and for a condition on a masked field, as if it had no index.
         """
-        checked = check_principal(reader) or {}
+        checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
         charts = await self._charts(query.kind)
         lenses = {each.revision: lens_for(each, checked) for each in charts}
         masked = frozenset(name for lens in lenses.values() if lens.mask is not None for name in lens.mask.fields)
-        for path in query.where or ():
+        for path in asked.where or ():
             if path.partition(".")[0] in masked:
                 raise UsageError(f"`{path[:80]}` of `{query.kind}` has no index", code="index.unknown")
         if not any(each.hides for each in lenses.values()):
@@ -205,7 +213,7 @@ class ReaderViews:
                 lens = await self.lens(snapshot, checked)
             except NotFoundError:
                 return None
-            found = lens.row(snapshot, row)
+            found = lens.row(snapshot, row, await self._visible(lens, snapshot))
             if found is None or not found.matches(query) or not meets(conditions, found.context):
                 return None
             return found.row if query.context else replace(found.row, context=None)
@@ -227,6 +235,10 @@ class ReaderViews:
                 hint = f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
                 message = f"unknown {what} `{name[:80]}` in chart `{query.kind}`"
                 raise UsageError(message, code=f"{what}.unknown", hint=hint)
+
+    async def _opened(self, entry: Entry) -> Entry:
+        vault = self._entities.process.vault
+        return entry if vault is None else await vault.open_entry(entry)
 
     async def _start(self, lens: Lens, latest: Snapshot, after: int) -> tuple[int, tuple[str, ...]] | None:
         """Return the version of the journal after which to read, and where it led; None if there is nothing yet."""

@@ -23,6 +23,7 @@ from interlock.model.journal.entry import CREATE, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
@@ -65,6 +66,7 @@ class CallerRequests:
         self.entities = entities
         self.mover = EntityMover(entities)
         self.sender = EntitySender(entities, self.mover)
+        self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock
         self._snapshots = entities.snapshots
@@ -87,7 +89,7 @@ class CallerRequests:
             self._audit.check(Attempt(entity, CREATE, principal))
         try:
             kind = check_entity(entity)
-            sender = check_principal(principal)
+            sender = check_principal(principal, now_ms=self._clock.now_ms())
             check_trace(trace)
             check_reason(reason)
             if key is not None:
@@ -97,8 +99,14 @@ class CallerRequests:
             except UsageError:
                 if await self.entities.store.load(entity) is None:
                     raise
+            if self._charts.is_child_id(entity):
+                hint = "use another id: this one belongs to a child that an invoke starts"
+                raise UsageError(f"the entity id {entity[:80]!r} is reserved", code="entity.reserved", hint=hint)
             kernel = self._charts.for_new_entity(kind)
             values = context_values(context)
+            if KEY_FIELD in values:
+                message = f"the field `{KEY_FIELD}` of the context is reserved"
+                raise UsageError(message, code="payload.reserved", hint="remove it")
             with self._admission.admit():
                 receipt = await self.sender.create(
                     entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
@@ -106,10 +114,11 @@ class CallerRequests:
         except InterlockError as error:
             await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
             raise
-        if receipt.outcome == "applied":
-            return receipt
-        await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
-        return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+        if receipt.outcome != "applied":
+            await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
+            if receipt.outcome == "duplicate":
+                receipt = await self._with_snapshot(receipt)
+        return await self._opened(receipt)
 
     async def send(
         self,
@@ -133,14 +142,14 @@ class CallerRequests:
                 event, payload = self._event_of(entity, event, payload), event
             request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
             if reader is not None:
-                request = replace(request, reader=check_principal(reader))
+                request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
             with self._admission.admit():
                 receipt = await self.sender.send(entity, request)
         except InterlockError as error:
             await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
             raise
         if receipt.outcome == "applied":
-            return receipt
+            return receipt if self._process.vault is None else await self._opened(receipt)
         await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
         return await self._answer(request, receipt)
 
@@ -216,7 +225,7 @@ class CallerRequests:
         if not isinstance(event, str):
             event, payload = self._event_of(entity, event, payload), event
         request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
-        request = replace(request, reader=check_principal(reader))
+        request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
         receipt = await self._answer(request, await self.sender.dry_run(entity, request))
         if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
             return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
@@ -275,10 +284,14 @@ class CallerRequests:
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
     ) -> Receipt:
         """As `Runtime.dry_run`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
-        return await self._answer(request, await self.sender.dry_run(entity, request))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+            return await self._answer(request, await self.sender.dry_run(entity, request))
+        except InterlockError as error:
+            error.is_recorded = True  # it is no attempt
+            raise
 
     def _event_of(self, entity: str, model: object, payload: object) -> str:
         """Return the name of the event that a model is the payload of."""
@@ -304,18 +317,24 @@ class CallerRequests:
         raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
 
     async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
-        """Return a receipt, with the entity as it is now if it is a duplicate.
+        """Return a receipt as the caller gets it: of a duplicate with the entity as it is now; personal data is opened.
 
         Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
         revision of the kind accepts.
         """
         if receipt.outcome == "duplicate":
-            return await self._with_snapshot(receipt)
-        if receipt.outcome == "rejected":
+            receipt = await self._with_snapshot(receipt)
+        elif receipt.outcome == "rejected":
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
+                mistake.is_recorded = True  # as the receipt that it replaces
                 raise mistake
-        return receipt
+        return await self._opened(receipt)
+
+    async def _opened(self, receipt: Receipt) -> Receipt:
+        """Return a receipt with its personal data opened."""
+        vault = self._process.vault
+        return receipt if vault is None else await vault.open_receipt(receipt)
 
     async def _mistake(self, event: Event, receipt: Receipt) -> UsageError | None:
         """Return the error for an event or a payload that no loaded revision of the kind accepts; None if one does.
@@ -363,7 +382,7 @@ class CallerRequests:
         if not self._charts.is_known_event(kind, event):
             check_event(event)
             mistake = self._charts.unknown_event(kind, event)
-        sender = None if principal is None else check_principal(principal)
+        sender = None if principal is None else check_principal(principal, now_ms=self._clock.now_ms())
         if trace is not None:
             check_trace(trace)
         if reason is not None:

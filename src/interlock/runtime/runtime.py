@@ -18,6 +18,8 @@ import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
@@ -32,6 +34,7 @@ from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
@@ -42,13 +45,15 @@ from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.personal import PersonalVault
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
-from interlock.runtime.readers import Reader, ReaderViews
+from interlock.runtime.readers import ReaderViews
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     DRY_RUN_ARGUMENTS,
@@ -71,6 +76,7 @@ from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -97,6 +103,8 @@ class Runtime:
         messages: bool = False,
         models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
+        authorizer: Authorizer | None = None,
+        vault: PersonalVault | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -106,7 +114,11 @@ class Runtime:
         self.models = models
         self.drain_ms = DRAIN_MS
         self.audit = AuditRecorder(store.audit, clock)
-        self.entities = Entities.open(store, charts, clock, self.audit, messages=messages, upgrade=upgrade)
+        self.entities = Entities.open(
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+        )
+        self.permissions = Permissions(self.entities)
+        self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
@@ -327,6 +339,10 @@ class Runtime:
             from interlock.runtime.join.drivers import unsupported_error
             from interlock.runtime.join.joined import JoinCalls
 
+            authorizer = self.permissions.authorizer
+            if authorizer is not None and authorizer.is_async:
+                hint = "give an authorizer that decides without waiting"
+                raise unsupported_error("a transaction with an asynchronous authorizer", hint)
             if self.store.joins is None:
                 raise unsupported_error("a transaction with this store", "use a store in SQLite or PostgreSQL")
             self._join_calls = JoinCalls(self.entities, self.store.joins, self._requests_on, loop)
@@ -353,21 +369,26 @@ class Runtime:
         """Return the entity now, or as it was at a version or a time (ISO 8601 with its zone, or an aware datetime).
 
         With `reader`, as that person may see it: a mapping like a principal, with the rights of the console in
-        `rights`. Without it, the caller is the program itself and sees everything.
+        `rights`; the `read` of the chart decides whether they may. Without it, the caller is the program itself and
+        sees everything.
 
-        Raises NotFoundError when it did not exist then, the reader may not see it, or its journal is archived.
+        Raises NotFoundError when the entity did not exist then, its journal is archived, or the reader may not see it;
+        DeniedError when the reader may not read the kind. Personal data is opened; where it was erased, each value is
+        `{"$personal": ""}`.
         """
         check_entity(entity)
         if reader is not None:
+            await self.permissions.check_reader(entity, reader)
             return await self._views.state(entity, reader, at)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
-            return snapshot
-        try:
-            loaded = await self.entities.load(entity)
-        except CorruptionError:  # the journal shows what was before the damage
-            loaded = None
-        return await state_at(self.store, self.revisions, entity, loaded, at)
+        else:
+            try:
+                loaded = await self.entities.load(entity)
+            except CorruptionError:  # the journal shows what was before the damage
+                loaded = None
+            snapshot = await state_at(self.store, self.revisions, entity, loaded, at)
+        return snapshot if self.vault is None else await self.vault.open_snapshot(snapshot)
 
     @overload
     async def journal(
@@ -391,26 +412,35 @@ class Runtime:
         check_entity(entity)
         check_range(after, limit)
         if reader is not None:
+            await self.permissions.check_reader(entity, reader)
             return await self._views.journal(entity, reader, after, limit)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
+        if self.vault is not None:
+            return tuple([await self.vault.open_entry(each) for each in found])
         return found
 
     async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        With `reader`, as this person may see them. If they may not see hidden states of the kind, the list is in the
-        order of ids, and a page may have fewer rows than `limit`, even none, and a cursor to continue from.
+        With `reader`, the entities that this person may read, found through the index of the owner's field, and as they
+        may see them. If they may not see hidden states of the kind, the list is in the order of ids, and a page may
+        have fewer rows than `limit`, even none, and a cursor to continue from.
 
         Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
         or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
-        a chart nor an entity.
+        a chart nor an entity; DeniedError for a reader who gets no lists of the kind.
         """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
-        if reader is not None and (shown := await self._views.list(query, reader)) is not None:
+        asked = query
+        narrowed = await self.permissions.narrow(query, reader)
+        if narrowed is None:
+            return EntityPage(())
+        query = narrowed
+        if reader is not None and (shown := await self._views.list(query, reader, asked=asked)) is not None:
             return shown
         if (query.where or query.context) and self.store.field_indexes is None:
             page = await find_by_walk(self.store, self.revisions, query)
@@ -418,6 +448,9 @@ class Runtime:
             page = await self.store.find(query)
         if not page.rows and query.after is None:
             await self._check_names(query)
+        if query.context and self.vault is not None:
+            rows = [replace(each, context=await self.vault.open(each.context)) for each in page.rows]
+            return replace(page, rows=tuple(rows))
         return page
 
     async def _check_names(self, query: EntityQuery) -> None:
@@ -474,18 +507,22 @@ class Runtime:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
 
         With `reader`, as that person may see them, by the versions that they see. Raises NotFoundError when the entity
-        does not exist yet, at the first entry.
+        does not exist yet, at the first entry. Whether they may read the entity is checked again before entries are
+        yielded.
         """
         if reader is None:
             return self._watch(entity, after=after, poll_ms=poll_ms)
         return self._views.watch(
-            entity, reader, after, lambda version: self._watch(entity, after=version, poll_ms=poll_ms)
+            entity, reader, after, lambda version: self._watch(entity, after=version, poll_ms=poll_ms, reader=reader)
         )
 
-    async def _watch(self, entity: str, *, after: int, poll_ms: int) -> AsyncGenerator[Entry, None]:
+    async def _watch(
+        self, entity: str, *, after: int, poll_ms: int, reader: Reader | None = None
+    ) -> AsyncGenerator[Entry, None]:
         check_entity(entity)
         check_range(after)
         exists = False
+        await self.permissions.check_reader(entity, reader)
         while not self.entities.is_closed:
             changed = self.entities.announcements.changed(entity)
             try:
@@ -496,9 +533,11 @@ class Runtime:
                 if self.entities.is_closed:  # it was closed meanwhile
                     return
                 raise
+            if records and reader is not None:
+                await self.permissions.check_reader(entity, reader)
             for record in records:
                 after = record.version
-                yield record.entry
+                yield record.entry if self.vault is None else await self.vault.open_entry(record.entry)
             exists = True
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
@@ -507,6 +546,8 @@ class Runtime:
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
     ) -> AsyncGenerator[FeedEntry, None]:
         """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Personal data in them stays sealed: what is copied to another system is not reached by an erasure.
 
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
@@ -558,8 +599,9 @@ class Runtime:
         Of an entity that would move to the newest chart first: those of that chart. With `reader`, those that this
         person may see, without values if the chart has sensitive data.
         """
+        check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         if reader is not None:
-            check_entity(entity)
             return await self._views.can(entity, reader)
         snapshot, last_ms = await self._loaded(entity)
         if self.entities.upgrades.covers(snapshot.kind):
@@ -571,6 +613,7 @@ class Runtime:
         see instead, and their lens. The snapshot itself is not to be shown. Raises as `state` does.
         """
         check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         return await self._views.shown(entity, reader)
 
     async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
@@ -593,8 +636,9 @@ class Runtime:
 
         The numbers come from the store's counters. A store without counters is read page by page.
         Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
-        that has neither a chart nor an entity.
+        that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
+        await self.permissions.check_counts(kind, reader)
         if reader is not None:
             await self._views.check_kind(kind, reader)
         charts = [each.chart for each in self.charts.revisions(kind).values()]
@@ -660,10 +704,40 @@ class Runtime:
         from interlock.runtime.refold import RefoldSettings, run_refold
 
         check_reason(reason)
-        sender = check_principal(principal)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
         settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
         with self._admission.admit():
             return await run_refold(self.entities, self.mover, kind, settings)
+
+    # Personal data
+
+    async def preview_erasure(self, entity: str) -> Erasure:
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, for an entity that lives too."""
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        return await Eraser(self.entities, self.sender).preview(entity)
+
+    async def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """Erase the personal data of an entity that has ended, or with `live` of one that has not: destroy its data key.
+
+        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
+        `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
+        not started and needs the data fails with `personal.erased`; a sender's personal value is refused likewise. May
+        be repeated. `reason` and `principal` are kept in the journal.
+
+        Raises NotFoundError; RejectedError for an entity without sealed data (`personal.none`), with the key of its
+        parent (`personal.child`) or that has not ended (`personal.live`); UnavailableError (`keyring.missing`).
+        """
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        check_reason(reason)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
+        with self._admission.admit():
+            return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 
     # Stopping
 

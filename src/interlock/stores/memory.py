@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from interlock.errors import ArchivedError, UnavailableError, UsageError
 from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
 from interlock.model.entity_id import kind_of
-from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
@@ -56,6 +55,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
+from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -120,6 +120,7 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self.data_keys = MemoryKeys()
         self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
         self._audit: list[AuditRecord] = []
@@ -333,9 +334,10 @@ class MemoryStore:
         with self._lock:
             return dict(self._facts)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
         with self._lock:
+            self._append_audit(() if audit is None else (audit,))
             self._facts.pop(name, None)
             if value is not None:
                 self._facts[name] = value
@@ -363,10 +365,10 @@ class MemoryStore:
                 raise cursor_ahead(start, len(self._feed))
             end = min(start + limit, len(self._feed))
             entries = tuple(
-                FeedEntry(entity, entry, numbered_cursor(SCHEME, number))
+                FeedEntry(entity, record.entry, numbered_cursor(SCHEME, number), record.head)
                 for number, (entity, version) in enumerate(self._feed[start:end], start=start + 1)
                 if (kinds is None or kind_of(entity) in kinds)
-                and (entry := self._entry(self._entities[entity], version)) is not None
+                and (record := self._record(self._entities[entity], version)) is not None
             )
             return FeedPage(entries, numbered_cursor(SCHEME, end), is_last=end == len(self._feed))
 
@@ -375,15 +377,15 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             for number, (entity, version) in enumerate(self._feed):
-                entry = self._entry(self._entities[entity], version)
-                if entry is not None and entry.event.time_ms >= time_ms:
+                record = self._record(self._entities[entity], version)
+                if record is not None and record.entry.event.time_ms >= time_ms:
                     return numbered_cursor(SCHEME, number)
             return numbered_cursor(SCHEME, len(self._feed))
 
     @staticmethod
-    def _entry(stored: _StoredEntity, version: int) -> Entry | None:
-        """Return an entry; None when it was released to an archive."""
-        return None if version <= stored.released else stored.records[version - stored.released - 1].entry
+    def _record(stored: _StoredEntity, version: int) -> JournalRecord | None:
+        """Return a record; None when it was released to an archive."""
+        return None if version <= stored.released else stored.records[version - stored.released - 1]
 
     # Work
 

@@ -24,6 +24,7 @@ from interlock.model.chart import Chart
 from interlock.model.journal.entry import CREATE, SYSTEM, UPDATED, Entry, Receipt, visible_version
 from interlock.model.keys import OWN
 from interlock.model.snapshot import Snapshot
+from interlock.model.step import Outcome
 from interlock.model.visible import MASK, ChartMask, VisibleInvoke, VisibleSnapshot, VisibleTimer, is_sensitive, project
 from interlock.ports.store import ENDED_STATES, EntityQuery, EntityRow, listed_states
 
@@ -40,7 +41,7 @@ class VisibleEntry(Struct, frozen=True, omit_defaults=True):
     version: int
     time_ms: int
     event: str
-    outcome: str
+    outcome: Outcome
     before: tuple[str, ...]
     after: tuple[str, ...]
     revision: str
@@ -133,9 +134,12 @@ class Lens:
             return None
         return replace(sight.cover, version=version, deferred=(), moved=0)
 
-    def snapshot(self, snapshot: Snapshot) -> VisibleSnapshot | None:
-        """Return an entity as the reader sees it; None if the reader sees no such entity."""
-        shown = self.shown(snapshot)
+    def snapshot(self, snapshot: Snapshot, *, shown: Snapshot | None = None) -> VisibleSnapshot | None:
+        """Return an entity as the reader sees it; None if the reader sees no such entity.
+
+        `shown` is what `shown` returns, with personal data opened.
+        """
+        shown = shown or self.shown(snapshot)
         if shown is None:
             return None
         if self.mask is not None:
@@ -183,12 +187,12 @@ class Lens:
 
     # Lists
 
-    def row(self, snapshot: Snapshot, stored: EntityRow) -> VisibleRow | None:
+    def row(self, snapshot: Snapshot, stored: EntityRow, visible: VisibleSnapshot | None) -> VisibleRow | None:
         """Return an entity in a list as the reader sees it, with its context; None if the reader sees no such entity.
 
         Since when it is in its states, and when it changed, are times of entries that the reader sees.
         """
-        visible, sight = self.snapshot(snapshot), snapshot.sight
+        sight = snapshot.sight
         if visible is None:
             return None
         entered_ms, changed_ms = stored.entered_ms, stored.changed_ms

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import VisibleSnapshot
 from interlock.ports.store import EntityRow
 from interlock.runtime.requests import CallerRequests
 from interlock.testing.clock import VirtualClock
@@ -196,9 +197,9 @@ def all_entries(self: Lens, entry: Entry) -> bool:
     return True
 
 
-def true_times(self: Lens, snapshot: Snapshot, stored: EntityRow) -> VisibleRow | None:
+def true_times(self: Lens, snapshot: Snapshot, stored: EntityRow, visible: VisibleSnapshot | None) -> VisibleRow | None:
     """The times of the store in a list."""
-    found = real_row(self, snapshot, stored)
+    found = real_row(self, snapshot, stored, visible)
     return None if found is None else replace(found, row=replace(found.row, changed_ms=stored.changed_ms))
 
 

@@ -24,6 +24,7 @@ class SendRequest(Struct, frozen=True, gc=False):
     when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
     wrote about the event. `reader`: the sender gets what this reader may see, and `expected` is a version that they
     see. `former_key` is the key under which an earlier release may have recorded the same request.
+    `has_tokens`: another entity sent it, with personal values of that entity.
     """
 
     event: Event
@@ -38,3 +39,4 @@ class SendRequest(Struct, frozen=True, gc=False):
     sent_ms: int | None = None
     former_key: str | None = None
     reader: Mapping[str, Any] | None = None
+    has_tokens: bool = False

@@ -18,7 +18,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
 from interlock.model.visible import ChartMask
-from interlock.observe.acceptance import Acceptance, acceptances
+from interlock.observe.acceptance import Acceptance, acceptances, masked_acceptance
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
@@ -109,6 +109,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     if console.sees_covers(request.user, kind):
         return await _covered_entity(request, entity)
     runtime = console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
@@ -122,8 +123,10 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal, await revisions.policy(stepping))
-    p95 = await dwell_p95(runtime, kind) if is_latest else {}
+        policy = await revisions.policy(stepping)
+        now_ms = console.clock.now_ms()
+        accepted = acceptances(stepping, shown, request.user.principal, policy, time_ms=now_ms)
+    p95 = await dwell_p95(runtime, kind) if is_latest and request.may_see(kind) else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
         entity=entity,
@@ -208,15 +211,7 @@ async def _covered_acceptances(request: RequestContext, entity: str) -> tuple[Ac
     runtime, reader = request.console.runtime, reader_of(request.user)
     kernel, shown, lens = await runtime.shown(entity, reader)
     found = acceptances(kernel, shown, request.user.principal, await runtime.revisions.policy(kernel))
-    return tuple(
-        msgspec.structs.replace(
-            each,
-            states=lens.names(each.states),
-            targets=lens.names(each.targets),
-            guards=tuple(msgspec.structs.replace(one, targets=lens.names(one.targets)) for one in each.guards),
-        )
-        for each in masked_acceptances(found, lens.mask)
-    )
+    return tuple(masked_acceptance(each, lens.names) for each in found)
 
 
 def _parent(request: RequestContext, shown: Snapshot) -> str | None:
@@ -288,11 +283,13 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     if request.console.sees_covers(request.user, check_entity(entity)):
         return await _covered_acceptances(request, entity)
     runtime = request.console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     request.console.check_chart(request.user, kernel.chart)
     policy = await runtime.revisions.policy(kernel)
-    found = acceptances(kernel, snapshot, request.user.principal, policy)
+    now_ms = request.console.clock.now_ms()
+    found = acceptances(kernel, snapshot, request.user.principal, policy, time_ms=now_ms)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 
@@ -338,6 +335,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     if request.console.sees_covers(request.user, kind):
         return await _covered_journal(request, entity)
     runtime = request.console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
     last = latest.version if query.before is None else min(latest.version, query.before - 1)
     after = max(0, last - query.limit) if query.after is None else query.after

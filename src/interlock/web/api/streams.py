@@ -63,6 +63,7 @@ async def entity_stream(request: RequestContext) -> StreamingResponse:
     if is_covered:
         version = (await runtime.state(entity, reader=reader_of(request.user))).version
     else:
+        await runtime.permissions.check_reader(entity, reader_of(request.user))
         version = (await runtime.state(entity)).version
     after = _last_version(request.http)
     after = request.query.after if after is None else after
@@ -86,11 +87,13 @@ async def _entries(request: RequestContext, entity: str, after: int, latest: int
         after = latest
     else:
         yield _event("hello", {"version": latest})
-    async with aclosing(_with_heartbeats(request, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
+    watching = runtime.watch(entity, after=after, poll_ms=POLL_MS)
+    async with aclosing(_with_heartbeats(request, watching)) as entries:
         async for entry in entries:
             if entry is None:
                 yield b": still here\n\n"
                 continue
+            await runtime.permissions.check_reader(entity, reader_of(request.user))
             chart = await runtime.revisions.chart(kind, entry.revision)
             request.console.check_chart(request.user, chart)
             mask = mask_for(chart, request.user)
