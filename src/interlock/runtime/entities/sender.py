@@ -46,6 +46,7 @@ from interlock.runtime.entities.decision import (
     build_receipt,
     decide,
     is_denied_by_role,
+    shown_to,
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
@@ -226,6 +227,10 @@ class EntitySender:
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
+        truth = snapshot
+        if request.reader is not None:  # the answer is made from what the reader sees
+            snapshot = shown_to(kernel.chart, snapshot, request.reader)
+            request = replace(request, reader=None)
         if kernel.personal is not None:
             request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
@@ -234,7 +239,7 @@ class EntitySender:
         if entities.process.authorizer is not None:
             policy = await self._decided(kernel, snapshot, event, request)
         decision = decide(kernel, snapshot, event, request, policy)
-        if not is_denied_by_role(decision):
+        if not is_denied_by_role(decision) and snapshot is truth:
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
             if stamped.former_key is not None:
@@ -289,9 +294,12 @@ class EntitySender:
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None or request.expected not in (None, snapshot.version):
+        if request.refusal is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
+        seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
+        if request.expected not in (None, seen.version):
+            return None
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         policy = self._policy(kernel, request) if self._entities.process.authorizer is None else None
         if policy is not None and policy.role_refusal(stamped.event) is not None:
@@ -340,7 +348,11 @@ class EntitySender:
         """Return what the authorizer of the program decides; None for results of its work."""
         if request.finishes is not None:
             return None
-        return Decided(await self._permissions.refusal_of(self._revisions.known_policy(kernel), event, snapshot))
+        policy, refusal_of = self._revisions.known_policy(kernel), self._permissions.refusal_of
+        if request.reader is None:
+            return Decided(await refusal_of(policy, event, snapshot))
+        shown = shown_to(kernel.chart, snapshot, request.reader)
+        return Decided(await refusal_of(policy, event, shown), await refusal_of(policy, event, snapshot))
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
@@ -383,7 +395,7 @@ class EntitySender:
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):
-            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+            raise ConflictError(f"`{entity}` is at version {decision.version}", code="conflict.expected")
         if isinstance(decision, TooLarge):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
