@@ -42,6 +42,7 @@ COMMANDS = {
     "effects": ("interlock.cli.commands.effects:effects", "List, retry or drop effects, timers and messages"),
     "fmt": ("interlock.cli.commands.convert:fmt", "Format YAML definitions"),
     "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity"),
+    "keys": ("interlock.cli.commands.keys:keys", "Create, list, rotate and revoke API keys"),
     "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag"),
     "new": ("interlock.cli.commands.new:new", "Create a project with a chart, handlers and a test"),
     "refold": ("interlock.cli.commands.refold:refold", "Correct entities by a corrected chart and their journals"),
@@ -92,6 +93,12 @@ SUBCOMMANDS = {
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
     },
+    "keys": {
+        "create": "Create a key and print it",
+        "list": "List keys, their users and their last use",
+        "rotate": "Create a key in place of another one",
+        "revoke": "Remove a key",
+    },
     "migrate": {
         "plan": "Say which entities would move, and why others stay",
         "apply": "Move every entity that can be carried",
@@ -114,7 +121,7 @@ SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
-    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
+    "Operations": ("run", "serve", "top", "stuck", "effects", "keys", "doctor", "verify", "archive", "bundle", "db"),
     "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""

@@ -48,6 +48,7 @@ OPEN_CODES = frozenset(
         "report.unknown",
         "right.missing",
         "stream.full",
+        "token.keys",
         # Errors in the request
         "after.range",
         "at.malformed",

@@ -86,7 +86,7 @@ def _view(request: RequestContext, row: RefusalRow) -> RefusalView:
     refusal = row.refusal
     if refusal.event == CREATE:
         refusal = replace(refusal, event="create")
-    return RefusalView(row.sequence if request.user.sees_sensitive else None, *msgspec.structs.astuple(refusal))
+    return RefusalView(row.sequence if request.user.sees_all_kinds else None, *msgspec.structs.astuple(refusal))
 
 
 async def verify_refusals(request: RequestContext) -> RefusalsProofView:
@@ -95,7 +95,7 @@ async def verify_refusals(request: RequestContext) -> RefusalsProofView:
     if store.refusal_history is None:
         raise UsageError("this store does not record refused events", code="refusals.none")
     proof = await store.refusal_history.verify_refusals()
-    if not request.user.sees_sensitive:
+    if not request.user.sees_all_kinds:
         return RefusalsProofView(proof.broken is None)
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)
 

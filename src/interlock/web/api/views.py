@@ -25,7 +25,7 @@ from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
 from interlock.trust.masking import MASK, ChartMask, is_sensitive
-from interlock.web.auth import User
+from interlock.trust.users import User
 
 
 class TransitionView(Struct, frozen=True):

@@ -25,7 +25,8 @@ from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 from interlock.trust.masking import ChartMask
-from interlock.web.auth import Authentication, User
+from interlock.trust.users import User
+from interlock.web.auth import Authentication
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
 
@@ -98,6 +99,7 @@ class Console:
         """Stop streams and jobs."""
         self.closing.set()
         await self.jobs.close()
+        await self.access.close()
 
     # Charts
 
@@ -157,8 +159,11 @@ class Console:
         """Whether a user may see a kind.
 
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
-        A kind without a known chart needs it, too, because its hidden states are unknown.
+        A kind without a known chart needs it, too, because its hidden states are unknown. A key may name the only kinds
+        that its user sees.
         """
+        if user.kinds is not None and kind not in user.kinds:
+            return False
         if user.sees_sensitive:
             return True
         visible = self._visible.get(kind)

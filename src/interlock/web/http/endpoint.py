@@ -25,7 +25,8 @@ from starlette.types import Receive, Scope, Send
 from interlock.errors import DeniedError, UsageError
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.trust.disclosure import is_withheld
-from interlock.web.auth import Session, User
+from interlock.trust.users import User
+from interlock.web.auth import Session
 from interlock.web.http.console import Console
 from interlock.web.http.errors import HttpProblem, problem_of, problem_response
 
@@ -123,7 +124,8 @@ def route(console: Console, endpoint: Endpoint) -> Route:
 
 async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Response | bytes:
     """Return the handler's response, or its result as JSON."""
-    user, session = _authorize(console, endpoint, http)
+    await console.access.refresh()
+    user, session = await _authorize(console, endpoint, http)
     if endpoint.is_write and console.read_only and not endpoint.read_only:
         raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
     request = RequestContext(
@@ -159,12 +161,12 @@ async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
 ANONYMOUS = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
-def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
+async def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
     """Return the user who sent the request. Raises HttpProblem if there is none, DeniedError if a right is missing."""
     cookie_session = _cookie_session(console, http)
     if endpoint.is_write and (cookie_session is not None or endpoint.right is None):
         _check_origin(console, http)
-    user, session = authenticate(console, http)
+    user, session = await authenticate(console, http)
     if endpoint.right is None:
         return user or ANONYMOUS, session
     if endpoint.is_write and cookie_session is not None and session is None:
@@ -180,14 +182,14 @@ def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[Use
     return user, session
 
 
-def authenticate(console: Console, http: Request, *, touch: bool = True) -> tuple[User | None, Session | None]:
-    """Return the user of an API key, or the user and session of a cookie with its CSRF token.
+async def authenticate(console: Console, http: Request, *, touch: bool = True) -> tuple[User | None, Session | None]:
+    """Return the user of an API key or a token, or the user and session of a cookie with its CSRF token.
 
     `touch=False` does not count as use of the session: an open stream does not keep it alive.
     """
     key = _bearer_key(http)
     if key:
-        return console.access.by_key(key), None
+        return await console.access.by_bearer(key), None
     session = _cookie_session(console, http)
     token = http.headers.get(CSRF_HEADER, "").encode()
     if session is None or not hmac.compare_digest(token, session.csrf.encode()):
