@@ -156,6 +156,18 @@ PAUSE_MS_MIN = 100
 PAUSE_MS_MAX = 86_400_000
 """The longest pause of a handler, a day: a service that answers nonsense must not stop work for years."""
 
+DIAGNOSTIC_LENGTH_MAX = 500
+"""Characters of the message of a diagnostic. It quotes what the author wrote, and one word may be a megabyte."""
+
+DIAGNOSTICS_MAX = 1_000
+"""Diagnostics of a definition, for each severity: more than a person reads, and a text of 1 MiB may have 100,000."""
+
+SUGGESTIONS_MAX = 25
+"""Similar names that are searched for a definition: each search takes 50 microseconds, and the first ones help."""
+
+TARGETS_MAX = 200
+"""Targets of a transition: one for each region, and charts have fewer than ten."""
+
 FAILURE_TEXT_LENGTH_MAX = 500
 """Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
 
@@ -419,6 +431,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
+
+PERMITS_COMPILED_MAX = 10_000
+"""Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
 
 POLICY_AGE_MS_MAX = 10_000
 """How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked

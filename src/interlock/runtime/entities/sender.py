@@ -1,8 +1,8 @@
 """How an event is sent to an entity: load, step, append, retry. For callers' events, results, timers and messages.
 
 Rule 1: a refusal is given only on a fresh snapshot, and only when the key is unknown: the same send, repeated after the
-entity has moved on, is `duplicate`. The role check comes before everything else, so that a caller without the role
-cannot learn anything by guessing a key or a version.
+entity has moved on, is `duplicate`. The role check comes before the entity is loaded, so that a caller without the role
+cannot learn whether it exists, and nothing by guessing a key or a version.
 Rule 2: the work that a step creates is written in the append of its entry, where the store keeps work.
 Rule 3: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
 Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
@@ -33,15 +33,18 @@ from interlock.model.journal.work import WorkId
 from interlock.model.keys import dedupe_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
 from interlock.model.refusal_text import EXISTS
+from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from interlock.ports.refusals import Refusal as RecordedRefusal
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
+    Denied,
     Refusal,
     TooLarge,
     WrongVersion,
+    build_denial,
     build_receipt,
     decide,
     is_denied_by_role,
@@ -52,7 +55,7 @@ from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.rollouts import order_of
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 
 class _Stamped(Struct, frozen=True, gc=False):
@@ -143,7 +146,20 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        async with entities.turn(entity, request.priority):
+        turn = entities.turn(entity, request.priority)
+        if request.finishes is None:
+            known = self._revisions.policies.get(entity.partition("/")[0])
+            if (
+                known is None
+                or known.is_restricted
+                or not 0 <= entities.time.now_ms() - known.checked_ms < POLICY_AGE_MS_MAX
+            ):
+                unseen = await self._refuse_unseen(entity, request)
+                if unseen is not None:
+                    event = replace(request.event, time_ms=entities.time.now_ms())
+                    await self._record_refusal(entity, event, unseen.outcome, unseen.reason or "", request.trace)
+                    return unseen
+        async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
@@ -166,11 +182,13 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
+        unseen = await self._refuse_unseen(entity, request)
+        if unseen is not None:
+            return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
-        await self._revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
@@ -183,6 +201,22 @@ class EntitySender:
                     return before
         assert not isinstance(decision, WrongVersion)  # a dry run expects no version
         return build_receipt(kernel.chart, snapshot, event, decision)
+
+    async def _refuse_unseen(self, entity: str, request: SendRequest) -> Receipt | None:
+        """Return the refusal of a sender without the role, by the kind and the event alone; None if there is none.
+
+        It is the same whether the entity exists or not.
+        """
+        policy = await self._revisions.newest_policy(entity.partition("/")[0])
+        event = request.event
+        if policy is None or policy.role_refusal(event) is None:
+            return None
+        if not policy.declares(event.name):
+            if request.refusal is not None and request.refusal.code == UNKNOWN_EVENT:
+                return Receipt(entity, "rejected", 0, UNKNOWN_EVENT, explanation=request.refusal.message)
+            if await self._entities.store.load(entity) is not None:
+                return None  # only its own revision says who may send this event
+        return build_denial(entity, event, Denied("roles", by_role=True, roles=policy.roles(event.name)))
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
         entities = self._entities
@@ -197,9 +231,6 @@ class EntitySender:
                 request = replace(request, expected=None)  # it was the version before the move
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        policy = self._revisions.policies.get(snapshot.kind)
-        if policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
-            await self._revisions.authorizer(kernel)
         decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
         if stamped.former_key is not None and not is_denied_by_role(decision):
             before = await find_former(entities.store, entity, stamped.former_key, stamped.event)
@@ -222,7 +253,6 @@ class EntitySender:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        await self._revisions.authorizer(kernel)
         policy = self._policy(kernel, request)
         if policy is not None and policy.role_refusal(stamped.event) is not None:
             return None
@@ -259,12 +289,12 @@ class EntitySender:
                     return _Stamped(event, *dedupe_key(event.name, value))
         return _Stamped(event, request.key, request.former_key)
 
-    def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
+    def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
-        authorizer = self._revisions.known_authorizer(kernel)
-        return None if authorizer.is_open else authorizer
+        policy = self._revisions.known_policy(kernel)
+        return None if policy.is_open else policy
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest

@@ -21,10 +21,10 @@ from threading import Lock
 from typing import TypeVar
 
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
-import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
@@ -336,5 +336,5 @@ class PostgresDatabase:
                 message = f"invalid value in a query: {str(error)[:200]}"
                 raise UsageError(message, code="query.malformed") from error
             raise translate_error(error, self.address) from error
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode a row of {self.address.place}: {error}", code="entity.row") from error

@@ -10,10 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
 from interlock.errors import CorruptionError, UsageError
-from interlock.model.codec import decode_snapshot
+from interlock.model.codec import UNDECODABLE, decode_snapshot
 from interlock.model.index_key import IndexedField
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
@@ -388,7 +386,7 @@ def decode_loaded(entity: str, version: int, changed_ms: int, body: bytes) -> Lo
     """Return the row of an entity as a value. Raises CorruptionError when it cannot be decoded."""
     try:
         snapshot = decode_snapshot(body)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise CorruptionError(f"cannot decode the snapshot of `{entity}`: {error}", code="entity.row") from error
     if snapshot.version != version or snapshot.entity != entity:
         message = f"the row of `{entity}` at version {version} has a snapshot of version {snapshot.version}"

@@ -17,9 +17,8 @@ from queue import Empty, LifoQueue
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
-import msgspec
-
 from interlock.errors import CorruptionError, UsageError
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
 from interlock.ports.journal_feed import FeedEntry, FeedPage, JournalFeed
@@ -305,7 +304,7 @@ class SqliteDatabase:
             raise translate_error(error, self.path) from error
         except (OverflowError, UnicodeEncodeError) as error:  # raised while binding, before SQLite sees anything
             raise UsageError(f"invalid value in a query: {error}", code="query.malformed") from error
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode a row of {self.path.name}: {error}", code="entity.row") from error
         finally:
             self._idle.put(connection)
