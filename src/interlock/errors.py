@@ -149,9 +149,19 @@ class ConflictError(InterlockError):
 
 
 class UnavailableError(InterlockError):
-    """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged."""
+    """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged.
+
+    `retry_after_ms` is how long to wait, if that is known.
+    """
 
     code = "unavailable"
+    retry_after_ms: int | None = None
+
+    def __init__(
+        self, message: str, *, code: str | None = None, hint: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after_ms = retry_after_ms
 
 
 class CorruptionError(InterlockError):

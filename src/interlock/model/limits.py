@@ -215,6 +215,12 @@ MESSAGE_BYTES_MAX = 1_048_576
 CHILD_DEPTH_MAX = 16
 """Levels of charts that invoke charts: a chart that invokes itself would not end."""
 
+WAITING_MAX = 10_000
+"""Callers that wait for any entity in a process: each has a request in memory."""
+
+WAITING_SHARE_MAX = 2_500
+"""Callers with the same principal that wait in a process: a quarter of all, so that no sender takes every place."""
+
 MAILBOX_MAX = 1_000
 """Senders that wait for one entity in one process: one second at a thousand steps per second. Akka has no limit by
 default."""
@@ -463,6 +469,17 @@ MIGRATION_SAMPLES_MAX = 5
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""
+
+DEFAULT_RATES = {
+    "send": (2_000, 10_000),
+    "read": (1_000, 5_000),
+    "operate": (100, 500),
+    "refuse": (10, 100),
+    "anonymous": (10, 100),
+}
+"""Requests per second, and at once, of a principal by class, and of an address prefix without one. Sends and reads are
+about what one process serves, so one caller does not displace all others. Refused requests are mistakes or attacks: a
+program that is refused ten times per second learns nothing more."""
 
 RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""

@@ -81,6 +81,8 @@ OPEN_CODES = frozenset(
         "entity.unknown",
         "entry.size",
         "mailbox.full",
+        "mailbox.share",
+        "rate.limited",
         "runtime.closed",
         "runtime.draining",
         "snapshot.size",

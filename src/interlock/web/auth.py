@@ -21,12 +21,16 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PER_US
 from interlock.ports.clock import Clock
 from interlock.trust.api_keys import ApiKey, ApiKeys, key_digest
 from interlock.trust.key_file import KeyFile
+from interlock.trust.rate_limits import Rate, RequestClass
 from interlock.trust.tokens import TokenVerifier, VerifiedToken
 from interlock.trust.users import User
 from interlock.web.key_file_watcher import KeyFileWatcher
 
 SESSION_MS_MAX = 8 * 3_600_000
 SESSION_IDLE_MS_MAX = 30 * 60_000
+
+
+_NO_RATES: Mapping[RequestClass, Rate] = {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +84,11 @@ class Authentication:
     def _use(self, content: KeyFile) -> None:
         self._tokens.use(content.issuers)
         self._used = content
+
+    @property
+    def rates(self) -> Mapping[RequestClass, Rate]:
+        """The rates of the key file; another object after each change of the file."""
+        return _NO_RATES if self._used is None else self._used.rates
 
     async def refresh(self) -> None:
         """Read the key file again if it has changed."""

@@ -29,6 +29,7 @@ from interlock.trust.users import User
 from interlock.web.auth import Authentication
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
+from interlock.web.http.request_rates import RequestRates
 
 DRAWINGS_MAX = 256
 """Drawings in the cache: some tens of kilobytes each."""
@@ -62,6 +63,8 @@ class Console:
         self.simulations = SimulationQueue()
         self.cursors = CursorCipher(runtime.clock.token().encode())
         self.closing = asyncio.Event()
+        self._rates = RequestRates(runtime.clock, access.rates)
+        self._given_rates = access.rates
         self._drawings: dict[tuple[str, ...], str] = {}
         self._visible: dict[str, bool] = {}
         self._stored: dict[str, dict[str, Kernel]] = {}
@@ -100,6 +103,14 @@ class Console:
         self.closing.set()
         await self.jobs.close()
         await self.access.close()
+
+    @property
+    def rates(self) -> RequestRates:
+        """The limits of requests, by the rates of the key file as last read."""
+        if self.access.rates is not self._given_rates:
+            self._given_rates = self.access.rates
+            self._rates.use(self._given_rates)
+        return self._rates
 
     # Charts
 

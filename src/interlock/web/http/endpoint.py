@@ -26,10 +26,12 @@ from interlock.errors import DeniedError, UsageError
 from interlock.model.codec import UNDECODABLE
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.trust.disclosure import is_withheld
+from interlock.trust.rate_limits import RequestClass
 from interlock.trust.users import User
 from interlock.web.auth import Session
 from interlock.web.http.console import Console
-from interlock.web.http.errors import HttpProblem, problem_of, problem_response
+from interlock.web.http.errors import HttpProblem, problem_of, problem_response, retry_headers
+from interlock.web.http.request_rates import address_prefix
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
@@ -109,7 +111,7 @@ class EndpointApp:
                 _log.exception("a request failed", extra={"endpoint": self._endpoint.path})
             elif is_withheld(error):
                 _log.info("a request was refused", extra={"code": body["code"], "error": str(error)})
-            answer = problem_response(status, body)
+            answer = problem_response(status, body, retry_headers(error))
         if isinstance(answer, Response):
             await answer(scope, receive, send)
             return
@@ -126,7 +128,22 @@ def route(console: Console, endpoint: Endpoint) -> Route:
 async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Response | bytes:
     """Return the handler's response, or its result as JSON."""
     await console.access.refresh()
-    user, session = await _authorize(console, endpoint, http)
+    user, session = await _identify(console, endpoint, http)
+    try:
+        answer = await _answer(console, endpoint, http, user, session)
+    except DeniedError:
+        console.rates.count_refusal(user.name)
+        raise
+    if isinstance(answer, Response) and answer.status_code == 403:
+        console.rates.count_refusal(user.name)
+    return answer
+
+
+async def _answer(
+    console: Console, endpoint: Endpoint, http: Request, user: User, session: Session | None
+) -> Response | bytes:
+    if endpoint.right is not None and endpoint.right not in user.rights:
+        raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
     if endpoint.is_write and console.read_only and not endpoint.read_only:
         raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
     request = RequestContext(
@@ -162,8 +179,39 @@ async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
 ANONYMOUS = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
-async def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
-    """Return the user who sent the request. Raises HttpProblem if there is none, DeniedError if a right is missing."""
+async def _identify(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
+    """Return the user who sent the request, within their rate.
+
+    Raises HttpProblem if there is none or the rate is exceeded, DeniedError for a request from another site.
+    """
+    try:
+        if endpoint.right is None:
+            count_anonymous(console, http)
+        user, session = await _find_user(console, endpoint, http)
+    except (HttpProblem, DeniedError, UsageError) as error:
+        if endpoint.right is not None and not isinstance(error, UsageError):
+            count_anonymous(console, http)
+        raise
+    if endpoint.right is not None:
+        server = http.scope.get("extensions", {}).get(TRUST_EXTENSION)
+        if server is not None:
+            server["trust"]()
+        console.rates.check_refusals(user.name)
+        console.rates.count(_CLASSES.get(endpoint.right, RequestClass.READ), user.name)
+    return user, session
+
+
+_CLASSES = {"send": RequestClass.SEND, "operate": RequestClass.OPERATE, "bulk": RequestClass.OPERATE}
+"""The class of a request by the right that it needs; all others read."""
+
+
+def count_anonymous(console: Console, http: Request) -> None:
+    """Count a request without a principal by its address. Raises HttpProblem above the rate."""
+    address = http.client.host if http.client is not None else None
+    console.rates.count(RequestClass.ANONYMOUS, address_prefix(address))
+
+
+async def _find_user(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
     cookie_session = _cookie_session(console, http)
     if endpoint.is_write and (cookie_session is not None or endpoint.right is None):
         _check_origin(console, http)
@@ -175,11 +223,6 @@ async def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tup
     if user is None:
         hint = "sign in with a key, or open the link that `interlock serve` printed"
         raise HttpProblem(401, "Sign in", "a session or an API key is required", code="login.missing", hint=hint)
-    server = http.scope.get("extensions", {}).get(TRUST_EXTENSION)
-    if server is not None:
-        server["trust"]()
-    if endpoint.right not in user.rights:
-        raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
     return user, session
 
 

@@ -66,6 +66,7 @@ OTHER_MODULES = {
     "index.unknown": {"ports/field_indexes.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/entities/mailbox.py"},
+    "mailbox.share": {"runtime/entities/mailbox.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/entities/entities.py"},
     "runtime.draining": {"runtime/admission.py"},
     "snapshot.size": {"runtime/entities/append_builder.py"},
