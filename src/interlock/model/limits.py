@@ -516,3 +516,13 @@ TOKENS_CACHED_MAX = 10_000
 
 CLAIM_BYTES_MAX = 1_024
 """Bytes of a claim in a principal: every entry that its user causes stores it."""
+
+SIGNATURES_MAX = 16
+"""Signatures of a request that are looked at, and keys of a sender: a rotation needs two of each."""
+
+SENDERS_MAX = 1_000
+"""Senders of envelopes of a server."""
+
+ENVELOPE_AGE_MS_MAX = 300_000
+"""How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt anew. Far
+less than the time for which keys are remembered, so a replay is either too old or a duplicate."""

@@ -26,6 +26,10 @@ OPEN_CODES = frozenset(
     {
         # Raised by the console and by jobs
         "body.type",
+        "envelope.denied",
+        "envelope.malformed",
+        "envelope.meaning",
+        "kind.foreign",
         "bulk.count",
         "bulk.filter",
         "bulk.reason",

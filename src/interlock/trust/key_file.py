@@ -16,36 +16,26 @@ one counts, and the log says so: a half-saved file must not lock everyone out.
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from interlock.errors import InterlockError, NotFoundError, UsageError
-from interlock.model.limits import ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEYS_MAX, ROLES_MAX
+from interlock.errors import InterlockError, UsageError
+from interlock.model.limits import ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEYS_MAX, SENDERS_MAX
+from interlock.ports.private_file import read_private_text
 from interlock.trust.api_keys import ApiKey
+from interlock.trust.envelopes import Sender, SenderTable
 from interlock.trust.issuers import IssuerTable, check_issuer
 from interlock.trust.rate_limits import Rate, RequestClass
-from interlock.trust.users import User
+from interlock.trust.users import Moment, Roles, User, role_ends, role_names, to_ms
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Moment = Annotated[datetime, Meta(tz=True)]
 Right = Literal["read", "read:audit", "read:sensitive", "send", "operate", "bulk"]
-
-
-class TimedRole(Struct, frozen=True, forbid_unknown_fields=True):
-    """A role until a time."""
-
-    name: Name
-    until: Moment
-
-
-Roles = Annotated[tuple[Name | TimedRole, ...], Meta(max_length=ROLES_MAX)]
 
 
 class KeyTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -72,16 +62,19 @@ class RateTable(Struct, frozen=True, forbid_unknown_fields=True):
 class Content(Struct, frozen=True, forbid_unknown_fields=True):
     """The tables of a key file."""
 
+    sender: Annotated[tuple[SenderTable, ...], Meta(max_length=SENDERS_MAX)] = ()
     issuer: Annotated[tuple[IssuerTable, ...], Meta(max_length=ISSUERS_MAX)] = ()
     key: Annotated[tuple[KeyTable, ...], Meta(max_length=KEYS_MAX)] = ()
     rates: dict[RequestClass, RateTable] = {}
 
 
-class KeyFile(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class KeyFile:
     """The valid content of a key file."""
 
     keys: tuple[ApiKey, ...]
     issuers: tuple[IssuerTable, ...]
+    senders: Mapping[str, Sender]
     rates: Mapping[RequestClass, Rate]
 
 
@@ -91,27 +84,7 @@ def read_key_file(path: Path) -> KeyFile:
     Raises UsageError if the file is invalid or other users can read it, NotFoundError if it does not exist. No error
     contains a value that may be secret.
     """
-    return parse_key_file(read_key_text(path), path)
-
-
-def read_key_text(path: Path) -> str:
-    """Return the text of a key file. Raises as `read_key_file` does."""
-    try:
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            hint = f"chmod 600 {path}"
-            raise UsageError(f"{path} can be read by other users of this machine", code="keys.mode", hint=hint)
-        with path.open("rb") as file:
-            data = file.read(KEY_FILE_BYTES_MAX + 1)
-        if len(data) > KEY_FILE_BYTES_MAX:
-            message = f"{path} is larger than {KEY_FILE_BYTES_MAX:,} bytes"
-            raise UsageError(message, code="keys.malformed", hint="remove keys that have expired")
-        return data.decode()
-    except FileNotFoundError:
-        raise NotFoundError(f"file not found: {path}", code="file.not_found") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", code="keys.malformed") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8", code="keys.malformed") from None
+    return parse_key_file(read_private_text(path, bytes_max=KEY_FILE_BYTES_MAX), path)
 
 
 def parse_key_file(text: str, path: Path) -> KeyFile:
@@ -144,9 +117,12 @@ def parse_key_file(text: str, path: Path) -> KeyFile:
             check_issuer(issuer)
         if len({each.issuer for each in content.issuer}) < len(content.issuer):
             raise UsageError("two tables name the same issuer", code="issuer.invalid")
-    except InterlockError as error:
+        senders = {each.id: Sender(each) for each in content.sender}
+        if len(senders) < len(content.sender):
+            raise UsageError("two tables name the same sender", code="envelope.sender")
+    except UsageError as error:
         raise _malformed(path, error.message, error.hint) from None
-    return KeyFile(keys, content.issuer, rates)
+    return KeyFile(keys, content.issuer, senders, rates)
 
 
 def _hint(tables: Mapping[str, Any]) -> str:
@@ -171,23 +147,3 @@ def _api_key(table: KeyTable) -> ApiKey:
         expires_ms=None if table.expires is None else to_ms(table.expires),
     )
     return ApiKey(user=user, digest=table.sha256.lower(), key_id=table.key)
-
-
-def role_names(roles: Roles) -> list[str]:
-    """Return the names of roles, each once."""
-    return list(dict.fromkeys(each if isinstance(each, str) else each.name for each in roles))
-
-
-def role_ends(roles: Roles) -> tuple[tuple[str, int], ...]:
-    """Return when roles end: a role that is also listed without an end does not, one listed twice at the later end."""
-    endless = {each for each in roles if isinstance(each, str)}
-    ends: dict[str, int] = {}
-    for each in roles:
-        if isinstance(each, TimedRole) and each.name not in endless:
-            ends[each.name] = max(ends.get(each.name, 0), to_ms(each.until))
-    return tuple(ends.items())
-
-
-def to_ms(moment: datetime) -> int:
-    """Return a time in milliseconds since 1970."""
-    return int(moment.timestamp() * 1000)

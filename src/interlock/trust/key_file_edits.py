@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import UsageError
+from interlock.model.limits import KEY_FILE_BYTES_MAX
+from interlock.ports.private_file import read_private_text
 from interlock.ports.replaced_file import replace_file
-from interlock.trust.key_file import parse_key_file, read_key_text
+from interlock.trust.key_file import parse_key_file
 
 _HEADER = re.compile(r"^[ \t]*\[(\[?)[ \t]*([A-Za-z0-9_-]+)((?:[ \t]*\.[ \t]*[A-Za-z0-9_-]+)*)[ \t]*\]", re.MULTILINE)
 
@@ -64,7 +66,7 @@ class KeyFileText:
         if not self._wanted[name]:
             del self._wanted[name]
 
-    def checked(self, path: Path) -> str:
+    def checked(self, path: Path, check: Callable[[str, Path], object] = parse_key_file) -> str:
         """Return the text, valid and with exactly the wanted tables. Raises UsageError."""
         try:
             is_wanted = tomllib.loads(self.text) == self._wanted
@@ -72,7 +74,7 @@ class KeyFileText:
             is_wanted = False
         if not is_wanted:
             raise _unknown_form(path)
-        parse_key_file(self.text, path)
+        check(self.text, path)
         return self.text
 
     def _block(self, name: str, index: int) -> tuple[int, int]:
@@ -101,17 +103,26 @@ def toml_value(value: object) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def edit_key_file(path: Path, change: Callable[[KeyFileText], None], *, create: bool = False) -> None:
+def edit_key_file(
+    path: Path,
+    change: Callable[[KeyFileText], None],
+    *,
+    create: bool = False,
+    check: Callable[[str, Path], object] = parse_key_file,
+) -> None:
     """Change a key file. With `create`, a missing one is created, which only its owner can read.
+
+    `check` raises UsageError for a text that is not valid: of a key file, unless another is given.
 
     Raises UsageError if the file is or would be invalid, NotFoundError if it does not exist.
     """
     with _locked(path):
-        text = "" if create and not path.exists() else read_key_text(path)
-        parse_key_file(text, path)
+        text = "" if create and not path.exists() else read_private_text(path, bytes_max=KEY_FILE_BYTES_MAX)
+        if text or not create:
+            check(text, path)
         found = KeyFileText(text)
         change(found)
-        data = found.checked(path).encode()
+        data = found.checked(path, check).encode()
         try:
             replace_file(path.resolve(), data, mode=0o600)
         except OSError as error:

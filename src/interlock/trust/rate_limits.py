@@ -98,5 +98,6 @@ class RateLimiter:
 
     def wait_ms(self, request_class: RequestClass, key: str, now_ms: int) -> int | None:
         """Return the milliseconds until a request of a key is allowed; None if one is. It counts nothing."""
-        limit = self._limits.get(request_class, {}).get(key)
+        limits = self._limits.get(request_class)
+        limit = None if limits is None else limits.get(key)
         return None if limit is None else limit.wait_ms(now_ms)

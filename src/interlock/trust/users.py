@@ -10,10 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from interlock.model.limits import ROLES_MAX
 
 RIGHTS = ("read", "read:audit", "read:sensitive", "send", "operate", "bulk")
 """See entities; see refused events; see sensitive data; send and create; retry and drop work; bulk send."""
+
+
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class TimedRole(Struct, frozen=True, forbid_unknown_fields=True):
+    """A role until a time."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    until: Moment
+
+
+Roles = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=200)] | TimedRole, ...], Meta(max_length=ROLES_MAX)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +76,23 @@ class User:
         roles = [each for each in self.principal["roles"] if each not in ended]
         until = tuple(each for each in self.until if each[0] not in ended)
         return replace(self, principal={**self.principal, "roles": roles}, until=until)
+
+
+def role_names(roles: Roles) -> list[str]:
+    """Return the names of roles, each once."""
+    return list(dict.fromkeys(each if isinstance(each, str) else each.name for each in roles))
+
+
+def role_ends(roles: Roles) -> tuple[tuple[str, int], ...]:
+    """Return when roles end: a role that is also listed without an end does not, one listed twice at the later end."""
+    endless = {each for each in roles if isinstance(each, str)}
+    ends: dict[str, int] = {}
+    for each in roles:
+        if isinstance(each, TimedRole) and each.name not in endless:
+            ends[each.name] = max(ends.get(each.name, 0), to_ms(each.until))
+    return tuple(ends.items())
+
+
+def to_ms(moment: datetime) -> int:
+    """Return a time in milliseconds since 1970."""
+    return int(moment.timestamp() * 1000)

@@ -20,6 +20,7 @@ from ssl import SSLContext
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PER_USER_MAX
 from interlock.ports.clock import Clock
 from interlock.trust.api_keys import ApiKey, ApiKeys, key_digest
+from interlock.trust.envelopes import Sender
 from interlock.trust.key_file import KeyFile
 from interlock.trust.rate_limits import Rate, RequestClass
 from interlock.trust.tokens import TokenVerifier, VerifiedToken
@@ -84,6 +85,11 @@ class Authentication:
     def _use(self, content: KeyFile) -> None:
         self._tokens.use(content.issuers)
         self._used = content
+
+    @property
+    def senders(self) -> Mapping[str, Sender]:
+        """The senders of envelopes, by name."""
+        return {} if self._used is None else self._used.senders
 
     @property
     def rates(self) -> Mapping[RequestClass, Rate]:

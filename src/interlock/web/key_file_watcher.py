@@ -16,6 +16,7 @@ from pathlib import Path
 from interlock.errors import InterlockError, UnavailableError
 from interlock.model.limits import KEY_FILE_AGE_MS
 from interlock.ports.clock import Clock
+from interlock.ports.private_file import file_signature
 from interlock.ports.threads import in_thread
 from interlock.trust.api_keys import ApiKeys
 from interlock.trust.key_file import KeyFile, read_key_file
@@ -25,8 +26,6 @@ USED_AGE_MS = 60_000
 
 _log = logging.getLogger("interlock.web")
 
-Signature = tuple[int, ...] | None
-
 
 class KeyFileWatcher:
     """The content of a key file, as of the last `refresh`."""
@@ -34,7 +33,7 @@ class KeyFileWatcher:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._signature = _signature(path)
+        self._signature = file_signature(path)
         self.content: KeyFile = read_key_file(path)
         self.keys = ApiKeys(self.content.keys)
         self._looked_ms = self._wrote_ms = clock.now_ms()
@@ -70,7 +69,7 @@ class KeyFileWatcher:
             await self.write_used()
 
     def _read_if_changed(self) -> KeyFile | None:
-        signature = _signature(self._path)
+        signature = file_signature(self._path)
         if signature == self._signature:
             return None
         self._signature = signature
@@ -95,12 +94,3 @@ class KeyFileWatcher:
             if not self._is_unwritable:
                 _log.warning("the last use of keys cannot be written", extra={"error": type(error).__name__})
             self._is_unwritable = True
-
-
-def _signature(path: Path) -> Signature:
-    """What differs when a file was changed or replaced; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

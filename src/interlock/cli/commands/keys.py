@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 
 import click
 
+from interlock.buses.signing_keys import parse_signing_keys
 from interlock.cli import exit_codes
 from interlock.cli.options import common, duration_ms, example, json_option, pass_terminal
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_text, time_text
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.duration import parse_duration
-from interlock.ports.clock import SystemClock
+from interlock.ports.clock import SystemClock, random_bytes
 from interlock.trust.api_keys import ApiKey, key_digest, new_key
 from interlock.trust.key_file import read_key_file
 from interlock.trust.key_file_edits import KeyFileText, edit_key_file
@@ -115,20 +117,38 @@ def list_keys(terminal: Terminal, *, key_file: Path, as_json: bool) -> int:
     return exit_codes.OK
 
 
-@example("interlock keys rotate k3m7qz2a", "interlock keys rotate ada --overlap 0s")
+@example(
+    "interlock keys rotate k3m7qz2a",
+    "interlock keys rotate ada --overlap 0s",
+    "interlock keys rotate --signing webhooks.toml --overlap 7d",
+)
 @keys.command
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="[KEY]", required=False)
+@click.option(
+    "--signing",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add a secret for outgoing webhooks to this file, in place of KEY.",
+)
 @key_file_option
 @click.option("--overlap", default="24h", metavar="DURATION", help="How long the old key still works (default 24h).")
 @click.option("--expires", metavar="TIME", help="When the new key ends; by default never, or after as long as the old.")
 @common
 @pass_terminal
-def rotate(terminal: Terminal, *, key: str, key_file: Path, overlap: str, expires: str | None) -> int:
+def rotate(
+    terminal: Terminal, *, key: str | None, signing: Path | None, key_file: Path, overlap: str, expires: str | None
+) -> int:
     """Prints a new key with the roles, rights and kinds of KEY, which ends after the overlap.
 
-    KEY is the name of a key in `interlock keys list`, or an ID that has one key.
+    KEY is the name of a key in `interlock keys list`, or an ID that has one key. With --signing, prints a new secret
+    for receivers of webhooks: until the overlap ends, messages are signed by the new and the old ones.
     """
     now_ms, overlap_ms = SystemClock().now_ms(), duration_ms(overlap, "--overlap")
+    if (key is None) == (signing is None):
+        raise UsageError("name either a KEY or --signing FILE", code="keys.unknown", hint="see `interlock keys list`")
+    if signing is not None:
+        return _rotate_signing(terminal, signing, now_ms, overlap_ms, overlap)
+    assert key is not None
     secret = _secret_fields(now_ms)
     text = secret.pop("secret")
 
@@ -150,6 +170,28 @@ def rotate(terminal: Terminal, *, key: str, key_file: Path, overlap: str, expire
     terminal.data(f"{text}\n")
     rest = "was removed" if overlap_ms == 0 else f"still works for {overlap}"
     terminal.message(f"the new key, shown once; the old one {rest}")
+    return exit_codes.OK
+
+
+def _rotate_signing(terminal: Terminal, path: Path, now_ms: int, overlap_ms: int, overlap: str) -> int:
+    """Add a secret to a file of signing keys; those in it end after the overlap."""
+    secret = f"whsec_{b64encode(random_bytes(32)).decode()}"
+
+    def change(file: KeyFileText) -> None:
+        last = _utc(now_ms + overlap_ms)
+        tables = file.tables("secret")
+        for index in reversed(range(len(tables))):
+            if overlap_ms == 0 or tables[index].get("not_after", last) <= _utc(now_ms):
+                file.remove("secret", index)
+            elif tables[index].get("not_after", last) >= last:
+                file.set("secret", index, "not_after", last)
+        name = time_text(now_ms)
+        file.add("secret", {"id": name, "secret": secret})
+
+    edit_key_file(path, change, create=True, check=parse_signing_keys)
+    terminal.data(f"{secret}\n")
+    rest = "were removed" if overlap_ms == 0 else f"also sign for {overlap}"
+    terminal.message(f"the new secret, for the receivers; older ones {rest}")
     return exit_codes.OK
 
 

@@ -123,9 +123,9 @@ def serve(
 def key_file_watcher(path: Path, clock: SystemClock) -> Any:
     """Return the watcher of a key file. Raises UsageError if the file lets nobody in."""
     found = web_module("interlock.web.key_file_watcher").KeyFileWatcher(path, clock)
-    if not found.content.keys and not found.content.issuers:
+    if not (found.content.keys or found.content.issuers or found.content.senders):
         hint = "`interlock keys create ID` creates a key"
-        raise UsageError(f"{path} contains no keys and no issuers", code="keys.none", hint=hint)
+        raise UsageError(f"{path} contains no keys, issuers or senders", code="keys.none", hint=hint)
     return found
 
 

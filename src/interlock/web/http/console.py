@@ -221,6 +221,10 @@ class Console:
     def check_writable(self, user: User, kind: str) -> None:
         """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
         self.check_kind(user, kind)
+        self.check_sendable(kind)
+
+    def check_sendable(self, kind: str) -> None:
+        """Raise DeniedError for a kind that only the console itself writes."""
         if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
 

@@ -146,20 +146,21 @@ async def _answer(
         raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
     if endpoint.is_write and console.read_only and not endpoint.read_only:
         raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
+    bytes_max = HTTP_LOGIN_BYTES_MAX if endpoint.right is None else None
     request = RequestContext(
         console=console,
         http=http,
         user=user,
         session=session,
         query=None if endpoint.query is None else _decode_query(http, endpoint.query),
-        body=None if endpoint.body is None else _decode_body(await _read_body(http, endpoint), endpoint.body),
+        body=None if endpoint.body is None else _decode_body(await read_body(http, bytes_max=bytes_max), endpoint.body),
     )
     await console.learn_definitions()
     answer = await endpoint.handler(request)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
 
 
-async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
+async def read_body(http: Request, *, bytes_max: int | None = None) -> bytes:
     """Return the body, whose size the middleware limits. Raises HttpProblem if it is incomplete or too large."""
     pieces, size = [], 0
     while True:
@@ -168,8 +169,8 @@ async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
             raise HttpProblem(400, "Incomplete body", "the connection closed before the body ended", code="body.cut")
         piece = message.get("body", b"")
         size += len(piece)
-        if endpoint.right is None and size > HTTP_LOGIN_BYTES_MAX:
-            detail = f"the body of this request is limited to {HTTP_LOGIN_BYTES_MAX:,} bytes"
+        if bytes_max is not None and size > bytes_max:
+            detail = f"the body of this request is limited to {bytes_max:,} bytes"
             raise HttpProblem(413, "Body too large", detail, code="body.size")
         pieces.append(piece)
         if not message.get("more_body", False):

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from interlock.buses.signing_keys import read_signing_keys
+from interlock.model.webhook_signature import parse_key
 from interlock.ports.clock import SystemClock
 from interlock.trust.api_keys import KEY_FORM, ApiKeys, key_digest
 from interlock.trust.key_file import read_key_file
@@ -106,3 +108,18 @@ def test_wrong_calls_change_nothing_and_say_what_to_do(folder: Path, call: Calle
     assert before == (folder / "keys.toml").read_bytes()
     (folder / "keys.toml").chmod(0o644)
     assert "chmod 600" in call("keys", "list").err
+
+
+def test_a_signing_secret_is_rotated_and_the_old_one_signs_until_the_overlap_ends(folder: Path, call: Caller) -> None:
+    file = folder / "webhooks.toml"
+    texts = [call("keys", "rotate", "--signing", str(file), "--overlap", "7d").out.strip() for _ in range(2)]
+    now_ms = SystemClock().now_ms()
+    valid = [[each for each in read_signing_keys(file) if each.counts(now_ms + days * DAY_MS)] for days in (0, 8)]
+    wanted = [parse_key(each, "a test") for each in texts]
+
+    assert [each.key for each in wanted] == [each.key for each in valid[0]]
+    assert [wanted[1].key] == [each.key for each in valid[1]]
+    assert 0o600 == file.stat().st_mode & 0o777
+    last = call("keys", "rotate", "--signing", str(file), "--overlap", "0s").out.strip()
+    assert [parse_key(last, "a test").key] == [each.key for each in read_signing_keys(file)]
+    assert [2, 2] == [call("keys", "rotate").code, call("keys", "rotate", "ada", "--signing", str(file)).code]

@@ -70,6 +70,7 @@ OTHER_MODULES = {
     "runtime.closed": {"runtime/blocking.py", "runtime/entities/entities.py"},
     "runtime.draining": {"runtime/admission.py"},
     "snapshot.size": {"runtime/entities/append_builder.py"},
+    "token.keys": {"trust/jwks.py"},
     "where.malformed": {"model/conditions.py", "ports/store.py"},
     "where.range": {"model/conditions.py"},
     "where.value": {"model/conditions.py"},

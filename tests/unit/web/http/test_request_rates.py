@@ -107,7 +107,7 @@ async def test_refused_requests_have_a_rate_of_their_own(tmp_path: Path) -> None
         statuses = []
         for _ in range(4):
             statuses += await client.statuses(1, "eve", "send/order/1", CANCEL)
-            client.clock.time_ms += 300
+            client.clock.time_ms += 200
         reads = await client.statuses(1, "eve", "kinds")
         others = await client.statuses(1, "ada", "kinds")
 
