@@ -72,10 +72,12 @@ class Diagnostic:
 class InterlockError(Exception):
     """Base class of every exception that Interlock raises.
 
-    `code` is stable and dotted. `hint` names the fix, or is None.
+    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it, or
+    needs none.
     """
 
     code = "interlock"
+    is_recorded = False
 
     def __init__(self, message: str, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -155,7 +157,6 @@ class UnavailableError(InterlockError):
     """
 
     code = "unavailable"
-    retry_after_ms: int | None = None
 
     def __init__(
         self, message: str, *, code: str | None = None, hint: str | None = None, retry_after_ms: int | None = None

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import KEY_FILE_BYTES_MAX, SIGNATURES_MAX
 from interlock.model.webhook_signature import SecretTable, SigningKey, signing_keys
-from interlock.ports.private_file import file_signature, read_private_text
+from interlock.ports.private_file import file_signature, read_private_text, without_values
 
 _log = logging.getLogger("interlock.bus")
 
@@ -84,5 +84,5 @@ def parse_signing_keys(text: str, path: Path) -> tuple[SigningKey, ...]:
         tables = msgspec.convert(tomllib.loads(text), SecretsFile)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         hint = "a [[secret]] has id, secret, not_before and not_after; times have a time zone"
-        raise UsageError(f"{path}: {error}", code="keys.malformed", hint=hint) from None
+        raise UsageError(f"{path}: {without_values(str(error))}", code="keys.malformed", hint=hint) from None
     return signing_keys(tables.secret, str(path))

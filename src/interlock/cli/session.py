@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 import click
 
 from interlock.assemble.charts import BoundChart
+from interlock.assemble.vaults import open_vault
 from interlock.cli.output.log_handler import show_logs
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import is_database_name
@@ -101,8 +102,15 @@ async def open_or_create(url: str, charts: Sequence[BoundChart]) -> AsyncIterato
 
 @asynccontextmanager
 async def _runtime(url: str, charts: Sequence[BoundChart]) -> AsyncIterator[Runtime]:
+    """Open a runtime. With a keyring (INTERLOCK_KEYRING) personal data is opened; without one it is shown sealed."""
     kernels = [each.kernel for each in charts]
-    runtime = Runtime(await open_store_url(url), ChartRegistry(kernels), SystemClock())
+    store, clock = await open_store_url(url), SystemClock()
+    try:
+        vault = await open_vault(store, (), None, clock, is_lasting=not url.startswith("memory:"))
+    except BaseException:
+        await store.close()
+        raise
+    runtime = Runtime(store, ChartRegistry(kernels), clock, vault=vault)
     try:
         yield runtime
     except NotFoundError as error:

@@ -56,6 +56,8 @@ class OutboxRelay:
         except InterlockError as error:
             if isinstance(error, NotFoundError):
                 return await self._report_undeliverable(claim, "undeliverable")
+            if error.code in ("personal.undeclared", "personal.erased"):  # another try would end alike
+                return await self._report_undeliverable(claim, error.code)
             if error.code in CHART_MISSING_CODES:
                 return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
             return self._retry(claim, error)

@@ -32,6 +32,7 @@ from interlock.model.document.actions import Value
 from interlock.model.document.field import json_problem
 from interlock.model.event import Event, check_sendable
 from interlock.model.known_charts import remember_chart
+from interlock.model.personal_plan import plan_of
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 
@@ -66,7 +67,8 @@ class Kernel:
         self.outcomes = Outcomes(chart, self.explainer)
         self.receiver = Receiver(chart, self.planner, self.actions, self.microsteps, self.outcomes)
         self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
-        self.first_context = FirstContext(chart, self.actions)
+        self.personal = plan_of(chart)
+        self.first_context = FirstContext(chart, self.actions, keeps_key=self.personal is not None)
         self._kind = chart.kind
         self._revision = chart.revision
         self._compiled = self.planner.compiled_steps

@@ -180,6 +180,34 @@ EXPLANATION_LENGTH_MAX = 500
 REASON_LENGTH_MAX = 1_000
 """Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
 
+AUDIT_NAME_BYTES_MAX = 200
+"""Bytes of an id or an event name in a row of the audit: what is longer was refused, and its beginning shows what it
+was. PostgreSQL indexes at most 2,700 bytes."""
+
+AUDIT_REASON_BYTES_MAX = 500
+"""Bytes of a reason or a note in a row of the audit: a sentence or two."""
+
+AUDIT_BURST = 100
+"""Refused attempts of one principal that each get a row at once: a person or a batch job that makes a mistake."""
+
+AUDIT_ROWS_PER_SECOND = 10
+"""Rows of one principal after that: 200 MB a day at most, from a sender who is refused without a pause."""
+
+AUDIT_FOLD_MS = 1_000
+"""How often the counts of a flood become rows: a process that is killed loses the counts of that time at most."""
+
+AUDIT_COUNTERS_MAX = 1_024
+"""Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
+
+AUDIT_CHECKPOINT_MS = 60_000
+"""How often a checkpoint is written: what is forged within this time cannot be proven."""
+
+AUDIT_CHECKPOINT_ENTRIES = 10_000
+"""Entries of journals that one checkpoint includes: its row has a megabyte at most."""
+
+AUDIT_BATCH_ROWS_MAX = 256
+"""Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
+
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
 
@@ -438,6 +466,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
+APPROVERS_MAX = 16
+"""Users whose approval of one event is remembered: each is a few dozen bytes in every snapshot."""
+
 PERMITS_COMPILED_MAX = 10_000
 """Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
 
@@ -466,6 +497,25 @@ MIGRATION_GROUPS_MAX = 1_000
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
 
+DATA_KEYS_POOL = 64
+"""Data keys that are written in one transaction, before entities need them: a creation waits for no extra flush, and a
+crash wastes at most this many."""
+
+CIPHERS_CACHED_MAX = 10_000
+"""Opened data keys in memory, about 500 bytes each."""
+
+CIPHER_AGE_MS_MAX = 60_000
+"""How long a process uses an opened data key before it looks whether another one has destroyed it."""
+
+KEYRING_BYTES_MAX = 1_000_000
+"""Bytes of a keyring file: far more than one epoch a day for decades."""
+
+KEYRING_COMMAND_SECONDS = 30
+"""How long the command of a keyring may take: a key service answers in less than a second."""
+
+ERASURES_FOLLOWED_MAX = 1_000
+"""Entities that one erasure follows to: a chain of sends is short, and a longer one is a mistake to look at."""
+
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""
@@ -474,12 +524,10 @@ DEFAULT_RATES = {
     "send": (2_000, 10_000),
     "read": (1_000, 5_000),
     "operate": (100, 500),
-    "refuse": (10, 100),
     "anonymous": (10, 100),
 }
 """Requests per second, and at once, of a principal by class, and of an address prefix without one. Sends and reads are
-about what one process serves, so one caller does not displace all others. Refused requests are mistakes or attacks: a
-program that is refused ten times per second learns nothing more."""
+about what one process serves, so one caller does not displace all others."""
 
 RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""

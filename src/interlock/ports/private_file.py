@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from interlock.errors import NotFoundError, UsageError
@@ -30,6 +31,15 @@ def read_private_text(path: Path, *, bytes_max: int) -> str:
         raise UsageError(f"cannot read {path}: {error.strerror}", code="keys.malformed") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8", code="keys.malformed") from None
+
+
+_QUOTED = re.compile(r"(unknown field |Invalid enum value )[`'](?![a-z_:]{1,24}[`']).*?[`'](?= - at |$)", re.DOTALL)
+"""A name or value that a validation error quotes, unless it is as short as a misspelt word."""
+
+
+def without_values(text: str) -> str:
+    """Return a validation error without what it quotes of the file: a secret may be in the wrong place."""
+    return _QUOTED.sub(r"\1(not shown)", text)
 
 
 def file_signature(path: Path) -> tuple[int, ...] | None:

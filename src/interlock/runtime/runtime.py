@@ -18,6 +18,8 @@ import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
+from msgspec.structs import replace
+
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
@@ -30,6 +32,7 @@ from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
@@ -40,11 +43,13 @@ from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.personal import PersonalVault
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
@@ -63,9 +68,11 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
+from interlock.trust.audit import AuditRecorder
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -92,6 +99,8 @@ class Runtime:
         messages: bool = False,
         models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
+        authorizer: Authorizer | None = None,
+        vault: PersonalVault | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -100,7 +109,12 @@ class Runtime:
         self.gate = gate
         self.models = models
         self.drain_ms = DRAIN_MS
-        self.entities = Entities.open(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.audit = AuditRecorder(store.audit, clock)
+        self.entities = Entities.open(
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+        )
+        self.permissions = Permissions(self.entities)
+        self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
@@ -112,7 +126,7 @@ class Runtime:
         if store.wakeups is not None:
             self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
-        self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
+        self._close_callbacks: list[Callable[[], Awaitable[object]]] = [self.audit.close]
         self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
@@ -262,6 +276,10 @@ class Runtime:
             from interlock.runtime.join.drivers import unsupported_error
             from interlock.runtime.join.joined import JoinCalls
 
+            authorizer = self.permissions.authorizer
+            if authorizer is not None and authorizer.is_async:
+                hint = "give an authorizer that decides without waiting"
+                raise unsupported_error("a transaction with an asynchronous authorizer", hint)
             if self.store.joins is None:
                 raise unsupported_error("a transaction with this store", "use a store in SQLite or PostgreSQL")
             self._join_calls = JoinCalls(self.entities, self.store.joins, self._requests_on, loop)
@@ -270,28 +288,35 @@ class Runtime:
 
     def _requests_on(self, store: JoinedStore, on_work: OnWork) -> CallerRequests:
         """Return the requests of one call on a transaction of the caller. They may be made in any thread."""
-        return CallerRequests(
-            self.entities.on_transaction(store, on_work), self._admission.of_any_thread(), self.models
-        )
+        assert self._join_calls is not None
+        joined = self.entities.on_transaction(store, on_work, self._join_calls.loop)
+        return CallerRequests(joined, self._admission.of_any_thread(), self.models)
 
     # Reading
 
-    async def state(self, entity: str, *, at: At | None = None) -> Snapshot:
+    async def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot:
         """Return the entity now, or as it was at a version or a time (ISO 8601 with its zone, or an aware datetime).
 
-        Raises NotFoundError when it did not exist then, or its journal is archived.
+        `reader` is the principal who reads, here and in the other methods; the `read` of the chart decides whether it
+        may. Without one, the program itself reads. Raises NotFoundError when the entity did not exist then, its journal
+        is archived, or the reader may read other entities only; DeniedError when the reader may not read the kind.
+        Personal data is opened; where it was erased, each value is `{"$personal": ""}`.
         """
         check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
-            return snapshot
-        try:
-            loaded = await self.entities.load(entity)
-        except CorruptionError:  # the journal shows what was before the damage
-            loaded = None
-        return await state_at(self.store, self.revisions, entity, loaded, at)
+        else:
+            try:
+                loaded = await self.entities.load(entity)
+            except CorruptionError:  # the journal shows what was before the damage
+                loaded = None
+            snapshot = await state_at(self.store, self.revisions, entity, loaded, at)
+        return snapshot if self.vault is None else await self.vault.open_snapshot(snapshot)
 
-    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+    async def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
+    ) -> tuple[Entry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
 
         Read a long journal in parts: `limit=1000`, then again with `after` set to the version of the last entry.
@@ -300,27 +325,38 @@ class Runtime:
         """
         check_entity(entity)
         check_range(after, limit)
+        await self.permissions.check_reader(entity, reader)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
+        if self.vault is not None:
+            return tuple([await self.vault.open_entry(each) for each in found])
         return found
 
-    async def list(self, query: EntityQuery) -> EntityPage:
+    async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
-        or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
-        a chart nor an entity.
+        A `reader` gets the entities that it may read, found through the index of the owner's field. Raises UsageError
+        for anything but a query, for a condition on a field without a complete index, and for a state or a tag that
+        neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither a chart nor
+        an entity; DeniedError for a reader who gets no lists of the kind.
         """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        narrowed = await self.permissions.narrow(query, reader)
+        if narrowed is None:
+            return EntityPage(())
+        query = narrowed
         if (query.where or query.context) and self.store.field_indexes is None:
             page = await find_by_walk(self.store, self.revisions, query)
         else:
             page = await self.store.find(query)
         if not page.rows and query.after is None:
             await self._check_names(query)
+        if query.context and self.vault is not None:
+            rows = [replace(each, context=await self.vault.open(each.context)) for each in page.rows]
+            return replace(page, rows=tuple(rows))
         return page
 
     async def _check_names(self, query: EntityQuery) -> None:
@@ -361,14 +397,18 @@ class Runtime:
         if fields and self.store.field_indexes is not None:
             await self.store.field_indexes.declare_indexes(fields)
 
-    async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
+    async def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
+    ) -> AsyncGenerator[Entry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
 
-        Raises NotFoundError when the entity does not exist yet.
+        Whether a `reader` may read the entity is checked again before entries are yielded. Raises NotFoundError when
+        the entity does not exist yet.
         """
         check_entity(entity)
         check_range(after)
         exists = False
+        await self.permissions.check_reader(entity, reader)
         while not self.entities.is_closed:
             changed = self.entities.announcements.changed(entity)
             try:
@@ -379,9 +419,11 @@ class Runtime:
                 if self.entities.is_closed:  # it was closed meanwhile
                     return
                 raise
+            if records and reader is not None:
+                await self.permissions.check_reader(entity, reader)
             for record in records:
                 after = record.version
-                yield record.entry
+                yield record.entry if self.vault is None else await self.vault.open_entry(record.entry)
             exists = True
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
@@ -390,6 +432,8 @@ class Runtime:
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
     ) -> AsyncGenerator[FeedEntry, None]:
         """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Personal data in them stays sealed: what is copied to another system is not reached by an erasure.
 
         Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
         process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
@@ -435,11 +479,13 @@ class Runtime:
         projections, _ = capabilities(self.store)
         return await projections.projections()
 
-    async def can(self, entity: str) -> tuple[Candidate, ...]:
+    async def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.
 
         Of an entity that would move to the newest chart first: those of that chart.
         """
+        check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         snapshot, last_ms = await self._loaded(entity)
         if self.entities.upgrades.covers(snapshot.kind):
             snapshot, _ = await self.mover.preview_upgrade(snapshot, last_ms)
@@ -458,13 +504,14 @@ class Runtime:
         check_entity(entity)
         return await self.entities.load_snapshot(entity)
 
-    async def counts(self, kind: str) -> dict[str, int]:
+    async def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
 
         The numbers come from the store's counters. A store without counters is read page by page.
         Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
-        that has neither a chart nor an entity.
+        that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
+        await self.permissions.check_counts(kind, reader)
         charts = [each.chart for each in self.charts.revisions(kind).values()]
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())
@@ -528,10 +575,40 @@ class Runtime:
         from interlock.runtime.refold import RefoldSettings, run_refold
 
         check_reason(reason)
-        sender = check_principal(principal)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
         settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
         with self._admission.admit():
             return await run_refold(self.entities, self.mover, kind, settings)
+
+    # Personal data
+
+    async def preview_erasure(self, entity: str) -> Erasure:
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, for an entity that lives too."""
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        return await Eraser(self.entities, self.sender).preview(entity)
+
+    async def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """Erase the personal data of an entity that has ended, or with `live` of one that has not: destroy its data key.
+
+        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
+        `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
+        not started and needs the data fails with `personal.erased`; a sender's personal value is refused likewise. May
+        be repeated. `reason` and `principal` are kept in the journal.
+
+        Raises NotFoundError; RejectedError for an entity without sealed data (`personal.none`), with the key of its
+        parent (`personal.child`) or that has not ended (`personal.live`); UnavailableError (`keyring.missing`).
+        """
+        from interlock.runtime.erasure import Eraser
+
+        check_entity(entity)
+        check_reason(reason)
+        sender = check_principal(principal)
+        with self._admission.admit():
+            return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
 
     # Stopping
 

@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEYS_MAX, SENDERS_MAX
-from interlock.ports.private_file import read_private_text
+from interlock.ports.private_file import read_private_text, without_values
 from interlock.trust.api_keys import ApiKey
 from interlock.trust.envelopes import Sender, SenderTable
 from interlock.trust.issuers import IssuerTable, check_issuer
@@ -65,7 +65,7 @@ class Content(Struct, frozen=True, forbid_unknown_fields=True):
     sender: Annotated[tuple[SenderTable, ...], Meta(max_length=SENDERS_MAX)] = ()
     issuer: Annotated[tuple[IssuerTable, ...], Meta(max_length=ISSUERS_MAX)] = ()
     key: Annotated[tuple[KeyTable, ...], Meta(max_length=KEYS_MAX)] = ()
-    rates: dict[RequestClass, RateTable] = {}
+    rates: dict[Literal["send", "read", "operate", "anonymous"], RateTable] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def parse_key_file(text: str, path: Path) -> KeyFile:
     try:
         content = msgspec.convert(tables, Content)
     except msgspec.ValidationError as error:
-        raise _malformed(path, str(error), _hint(tables)) from None
+        raise _malformed(path, without_values(str(error)), _hint(tables)) from None
     keys = tuple(_api_key(each) for each in content.key)
     named: dict[str, list[str | None]] = {
         "sha256": [each.digest for each in keys],
@@ -109,7 +109,7 @@ def parse_key_file(text: str, path: Path) -> KeyFile:
                 message = f"the keys {first[each]} and {number} have the same `{what}`"
                 raise _malformed(path, message, "remove one of them")
     try:
-        rates = {name: Rate(each.per_second, each.burst) for name, each in content.rates.items()}
+        rates = {RequestClass(name): Rate(each.per_second, each.burst) for name, each in content.rates.items()}
     except InterlockError as error:
         raise _malformed(path, error.message, error.hint) from None
     try:

@@ -58,16 +58,13 @@ class Gcra:
 
     def take(self, now_ms: int) -> int | None:
         """Count a request that is allowed: None. Otherwise the milliseconds until one is."""
-        wait_ms = self.wait_ms(now_ms)
-        if wait_ms is None:
-            self._paid_ms = max(self._paid_ms, now_ms) + self._interval_ms
-        return wait_ms
-
-    def wait_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until a request is allowed; None if one is. It counts nothing."""
-        self._paid_ms = min(self._paid_ms, now_ms + self._window_ms)  # further ahead only if the clock was set back
-        over_ms = max(self._paid_ms, now_ms) + self._interval_ms - now_ms - self._window_ms
-        return ceil(over_ms) if over_ms > _ROUNDING_MS else None
+        paid_ms = min(max(self._paid_ms, now_ms), now_ms + self._window_ms)  # never further ahead, except by the clock
+        over_ms = paid_ms + self._interval_ms - now_ms - self._window_ms
+        if over_ms > _ROUNDING_MS:
+            self._paid_ms = paid_ms
+            return ceil(over_ms)
+        self._paid_ms = paid_ms + self._interval_ms
+        return None
 
 
 _ROUNDING_MS = 1e-3
@@ -95,9 +92,3 @@ class RateLimiter:
         else:
             limits.move_to_end(key)
         return limit.take(now_ms)
-
-    def wait_ms(self, request_class: RequestClass, key: str, now_ms: int) -> int | None:
-        """Return the milliseconds until a request of a key is allowed; None if one is. It counts nothing."""
-        limits = self._limits.get(request_class)
-        limit = None if limits is None else limits.get(key)
-        return None if limit is None else limit.wait_ms(now_ms)

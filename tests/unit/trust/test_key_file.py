@@ -47,7 +47,7 @@ def test_roles_may_end_and_keys_may_be_limited_to_kinds() -> None:
     (key,) = parse_key_file(text, FILE).keys
     later = key.user.at(1_893_456_000_000)
 
-    assert {"order"} == key.user.kinds
+    assert frozenset({"order"}) == key.user.kinds
     assert ["support", "boss"] == key.user.principal["roles"]
     assert later is not None
     assert ["support"] == later.principal["roles"]  # listed without an end, too

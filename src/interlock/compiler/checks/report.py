@@ -39,9 +39,14 @@ DURABILITY_LINT = Code("warning", "info", can_allow=True)
 HINT = Code("info", "info", can_allow=True)
 
 CODES: dict[str, Code] = {
+    "access.empty": ERROR,
+    "actors.unknown": ERROR,
     "allow.reason": ERROR,
     "allow.unknown": ERROR,
     "always.loop": STRICT_LINT,
+    "approvals.count": ERROR,
+    "approvals.event": ERROR,
+    "approvals.since": ERROR,
     "assign.refused": RULE,
     "assign.unknown_field": RULE,
     "chart.depth": ERROR,
@@ -103,6 +108,11 @@ CODES: dict[str, Code] = {
     "parallel.one_region": LINT,
     "payload.default": RULE,
     "payload.type": RULE,
+    "permit.state": ERROR,
+    "read.owner": ERROR,
+    "personal.place": ERROR,
+    "personal.read": ERROR,
+    "personal.unsealed": ERROR,
     "removed.day": ERROR,
     "removed.exists": ERROR,
     "renamed.exists": ERROR,

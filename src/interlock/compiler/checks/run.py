@@ -6,11 +6,13 @@ Rule 2: checks on the graph of transitions run only if there is no error, becaus
 
 from __future__ import annotations
 
+from interlock.compiler.checks.access import check_access
 from interlock.compiler.checks.data import check_data
 from interlock.compiler.checks.effects import check_effects, lint_actions, lint_invokes, lint_sagas
 from interlock.compiler.checks.events import check_events
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.monotonic import check_monotonic
+from interlock.compiler.checks.personal import check_personal
 from interlock.compiler.checks.report import CheckReport
 from interlock.compiler.checks.sensitive import check_sensitive
 from interlock.compiler.checks.states import check_states, lint_names, lint_reachability, lint_sizes, lint_waiting
@@ -37,6 +39,8 @@ def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostic
     check_targets(report, graph)
     check_data(report)
     check_events(report)
+    check_access(report)
+    check_personal(report)
     check_effects(report, graph)
     lint_sizes(report)
     lint_names(report, graph)

@@ -19,6 +19,10 @@ MOVED = "_revision.moved"
 """The event that moves an entity to another revision. Its data is a patch: see `evolve.move`."""
 
 
+ERASE = "_erase"
+"""The event that erases the personal data of an entity: it names the time, and the entity forgets its data key."""
+
+
 class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 

@@ -44,13 +44,33 @@ class TooLarge(Struct, frozen=True):
     error: RejectedError
 
 
+class Decided(Struct, frozen=True):
+    """The policy of an authorizer of the program, which has decided already."""
+
+    refusal: str | None
+
+    def role_refusal(self, event: Event) -> None:
+        """Return None: a denial that needs no snapshot was given before the load."""
+
+    def permit_refusal(self, event: Event, snapshot: Snapshot) -> str | None:
+        """Return why the authorizer denies the event; None if it allows it."""
+        del event, snapshot
+        return self.refusal
+
+    def roles(self, name: str) -> tuple[str, ...]:
+        """Return no roles."""
+        del name
+        return ()
+
+
+EventPolicy = ChartPolicy | Decided
 Decision = Step | Denied | WrongVersion
 Refusal = Decision | TooLarge
 """A decision by which nothing is written."""
 
 
 def decide(
-    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: ChartPolicy | None
+    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: EventPolicy | None
 ) -> Decision:
     """Return the step, or why there is none. Without a policy every sender is allowed."""
     if policy is not None and (reason := policy.role_refusal(event)) is not None:
@@ -61,7 +81,8 @@ def decide(
         return Denied(reason, by_role=False)
     refusal = request.refusal
     if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
-        return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
+        reason = "payload" if refusal.code == "event.payload" else refusal.code
+        return Step(snapshot, (), "rejected", reason, faults=(refusal,))
     return kernel.step(snapshot, event)
 
 

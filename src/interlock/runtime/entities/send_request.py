@@ -20,6 +20,7 @@ class SendRequest(Struct, frozen=True, gc=False):
     work of the entity that ends with the entry; with `fence`, only if that is still its newest attempt. `sent_ms` is
     when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
     wrote about the event. `former_key` is the key under which an earlier release may have recorded the same request.
+    `has_tokens`: another entity sent it, with personal values of that entity.
     """
 
     event: Event
@@ -33,3 +34,4 @@ class SendRequest(Struct, frozen=True, gc=False):
     priority: Priority = Priority.CALLER
     sent_ms: int | None = None
     former_key: str | None = None
+    has_tokens: bool = False

@@ -25,7 +25,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.trust.envelopes import EnvelopeError
 from interlock.trust.rate_limits import RequestClass
 from interlock.web.http.console import Console
-from interlock.web.http.endpoint import BASE, count_anonymous, read_body
+from interlock.web.http.endpoint import BASE, count_anonymous, read_body, record_stranger
 from interlock.web.http.errors import HttpProblem, problem_of, problem_response, retry_headers
 
 _log = logging.getLogger("interlock.web")
@@ -71,8 +71,9 @@ class _Inbox:
                 raise EnvelopeError("envelope.sender")
             message_id, sent_ms = sender.check(request.headers, body, now_ms=console.clock.now_ms())
         except EnvelopeError as error:
-            count_anonymous(console, request)
             _log.info("an envelope was refused", extra={"code": error.code})
+            await record_stranger(console, request, error.code)
+            count_anonymous(console, request)
             raise HttpProblem(401, "Unauthorized", "the envelope was refused", code="envelope.refused") from None
         console.rates.count(RequestClass.SEND, sender.user.name)
         if console.read_only:

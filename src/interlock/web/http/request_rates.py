@@ -3,8 +3,7 @@
 Rule 1: a request with a principal is counted after it was identified, before its body is read. One without a principal
 (a login, an invalid key) is counted by the prefix of its address: /24 of IPv4, /56 of IPv6, as networks are given to
 one customer. Behind a proxy, all strangers share the prefix of the proxy.
-Rule 2: a refused request of a principal (403) counts in the class `refuse`, too. A principal that has used it up is
-refused before anything else is checked.
+Rule 2: refused requests of a principal have a rate of their own, that of their rows in the audit (`trust.audit`).
 Rule 3: every refusal has the same body, so it does not say what the caller would have been allowed.
 """
 
@@ -40,16 +39,6 @@ class RequestRates:
     def count(self, request_class: RequestClass, key: str) -> None:
         """Count a request. Raises HttpProblem above the rate."""
         after_ms = self._limiter.take(request_class, key, self._clock.now_ms())
-        if after_ms is not None:
-            raise too_many_requests(after_ms)
-
-    def count_refusal(self, key: str) -> None:
-        """Count a refused request, which has its answer already."""
-        self._limiter.take(RequestClass.REFUSE, key, self._clock.now_ms())
-
-    def check_refusals(self, key: str) -> None:
-        """Raise HttpProblem for a principal whose requests were refused too often."""
-        after_ms = self._limiter.wait_ms(RequestClass.REFUSE, key, self._clock.now_ms())
         if after_ms is not None:
             raise too_many_requests(after_ms)
 

@@ -52,11 +52,15 @@ CALLER_MODULES = (
 OTHER_MODULES = {
     "argument.unknown": {"model/arguments.py"},
     "conflict.retries": {"runtime/entities/conflicts.py"},
+    "entity.reserved": {"runtime/requests.py"},
+    "read.denied": {"runtime/entities/permissions.py"},
     "context.missing": {"kernel/first_context.py"},
     "context.refused": {"kernel/first_context.py", "model/json_value.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
     "entry.size": {"runtime/entities/append_builder.py", "stores/files/journal/journal.py"},
+    "envelope.malformed": {"trust/envelopes.py"},
+    "envelope.meaning": {"trust/envelopes.py"},
     "event.malformed": {"runtime/requests.py"},
     "event.payload": {"assemble/charts.py", "model/sendable_events.py"},
     "event.reserved": {"model/event.py"},
@@ -73,7 +77,7 @@ OTHER_MODULES = {
     "token.keys": {"trust/jwks.py"},
     "where.malformed": {"model/conditions.py", "ports/store.py"},
     "where.range": {"model/conditions.py"},
-    "where.value": {"model/conditions.py"},
+    "where.value": {"model/conditions.py", "runtime/entities/permissions.py"},
     "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
 }
 """Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no

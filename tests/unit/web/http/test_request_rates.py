@@ -20,9 +20,7 @@ from interlock.web.http.request_rates import address_prefix
 from interlock.web.key_file_watcher import KeyFileWatcher
 from tests.unit.web.consoles import ORIGIN, open_console
 
-RATES = "".join(
-    f"[rates.{name}]\nper_second = 1\nburst = 3\n" for name in ("send", "read", "operate", "refuse", "anonymous")
-)
+RATES = "".join(f"[rates.{name}]\nper_second = 1\nburst = 3\n" for name in ("send", "read", "operate", "anonymous"))
 
 
 class Caller:
@@ -100,19 +98,6 @@ async def test_retry_after_is_enough_and_the_body_is_the_same_for_all(tmp_path: 
     }
     assert "rate.limited" == refused[0].json()["code"]
     assert 200 == again.status_code
-
-
-async def test_refused_requests_have_a_rate_of_their_own(tmp_path: Path) -> None:
-    async with caller(tmp_path) as client:
-        statuses = []
-        for _ in range(4):
-            statuses += await client.statuses(1, "eve", "send/order/1", CANCEL)
-            client.clock.time_ms += 200
-        reads = await client.statuses(1, "eve", "kinds")
-        others = await client.statuses(1, "ada", "kinds")
-
-    assert [403, 403, 403, 429] == statuses
-    assert ([429], [200]) == (reads, others)
 
 
 async def test_strangers_are_limited_by_address_prefix_and_users_behind_it_are_not(tmp_path: Path) -> None:
