@@ -26,6 +26,7 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
 from interlock.model.step import Fault
 from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.entities.engine_sender import EngineSender
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
@@ -59,7 +60,10 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        self.sender = EntitySender(entities, self.mover)
+        engine = entities.store.engine
+        self.sender = (
+            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
+        )
         self._charts = entities.charts
         self._clock = entities.clock
         self._snapshots = entities.snapshots

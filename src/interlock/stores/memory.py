@@ -105,7 +105,7 @@ class MemoryStore:
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
     journal_feed = Itself[JournalFeed]()
-    journal_archive = verification = wakeups = field_indexes = joins = projections = None
+    journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
     server_clock = False

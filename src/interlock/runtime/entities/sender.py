@@ -64,9 +64,13 @@ class _Stamped(Struct, frozen=True, gc=False):
 
 
 class EntitySender:
-    """Creates and steps the entities of one connection."""
+    """Creates and steps the entities of one connection.
 
-    def __init__(self, entities: Entities, mover: EntityMover) -> None:
+    With `authorizes=False` every sender is allowed: the driver has asked the policy before, and repeats steps later.
+    """
+
+    def __init__(self, entities: Entities, mover: EntityMover, *, authorizes: bool = True) -> None:
+        self._authorizes = authorizes
         self._entities = entities
         self._mover = mover
         self._revisions = entities.revisions
@@ -98,7 +102,7 @@ class EntitySender:
         if parent is not None:
             data["parent"] = to_builtins(parent)
         async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
-            kernel = await self._chart_for(entity, kernel)
+            kernel = await self.chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
@@ -109,7 +113,7 @@ class EntitySender:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
                 if parent is None:  # a parent gets it as the error of its invoke
-                    await self._record_refusal(entity, event, "rejected", error.code, trace)
+                    await self.record_refusal(entity, event, "rejected", error.code, trace)
                 raise
             result = await entities.append(append, step)
             if isinstance(result, Appended):
@@ -120,7 +124,7 @@ class EntitySender:
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
 
-    async def _chart_for(self, entity: str, kernel: Kernel) -> Kernel:
+    async def chart_for(self, entity: str, kernel: Kernel) -> Kernel:
         """Return the chart on which a new entity starts, registered: that of a rollout, if its kind has one.
 
         `kernel` is the newest chart of this process, or an inline chart, which belongs to the chart around it.
@@ -181,7 +185,8 @@ class EntitySender:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
-        assert not isinstance(decision, WrongVersion)  # a dry run expects no version
+        if isinstance(decision, WrongVersion):
+            raise _wrong_version(snapshot)
         return build_receipt(kernel.chart, snapshot, event, decision)
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
@@ -198,7 +203,9 @@ class EntitySender:
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         policy = self._revisions.policies.get(snapshot.kind)
-        if policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
+        if self._authorizes and (
+            policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX
+        ):
             await self._revisions.authorizer(kernel)
         decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
         if stamped.former_key is not None and not is_denied_by_role(decision):
@@ -261,7 +268,7 @@ class EntitySender:
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
-        if request.finishes is not None:
+        if request.finishes is not None or not self._authorizes:
             return None
         authorizer = self._revisions.known_authorizer(kernel)
         return None if authorizer.is_open else authorizer
@@ -309,16 +316,16 @@ class EntitySender:
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):
-            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+            raise _wrong_version(snapshot)
         if isinstance(decision, TooLarge):
             if request.finishes is None:  # of a result, the worker reports it when it gives up
-                await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
+                await self.record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
         receipt = build_receipt(kernel.chart, snapshot, event, decision)
-        await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
+        await self.record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
         return receipt
 
-    async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
+    async def record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
         """Record an attempt that changed nothing, where the store has a log for that."""
         log = self._entities.store.refusal_log
         if log is not None:
@@ -326,3 +333,7 @@ class EntitySender:
             await log.record_refusals(
                 (RecordedRefusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
             )
+
+
+def _wrong_version(snapshot: Snapshot) -> ConflictError:
+    return ConflictError(f"`{snapshot.entity}` is at version {snapshot.version}", code="conflict.expected")

@@ -85,7 +85,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = field_indexes = joins = projections = None
+    clock_stamps = statistics = refusal_history = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
