@@ -25,6 +25,7 @@ class EngineRequest(Struct, frozen=True, omit_defaults=True):
     """What an engine is asked to do with an event of an entity; the fields mean what they mean for a send.
 
     `refusal`: the request is to be refused unless its key is known. `finishes` and `fence` are set for results of work.
+    `time_ms` is the time of a runtime that was opened with a clock of its own; otherwise the time of the engine counts.
     """
 
     event: Event
@@ -36,6 +37,7 @@ class EngineRequest(Struct, frozen=True, omit_defaults=True):
     finishes: WorkId | None = None
     fence: int | None = None
     sent_ms: int | None = None
+    time_ms: int | None = None
 
 
 class EngineWorker(Struct, frozen=True):
@@ -66,18 +68,12 @@ class Engine(Protocol):
 def check_engine(kernels: Iterable[Kernel], *, bus: bool, moves: bool) -> None:
     """Raise UsageError (`engine.unsupported`) for what an engine cannot do, with the alternative."""
     if bus:
-        raise _unsupported("a bus", "give the mirror a bus: interlock run journal-store --bus")
+        raise _unsupported("a bus", "add journal=<store> to the address, and publish from the feed of that store")
     if moves:
         raise _unsupported("upgrade='safe'", "entities finish on their revision; create new ones on the new chart")
     for each in kernels:
-        chart = each.chart
-        if chart.upgrade == "safe" or chart.compatible is not None:
-            raise _unsupported(f"`upgrade: safe` and `compatible` of `{chart.kind}`", "remove the key from the chart")
-        shifting = [timer for state in chart.states for timer in state.after if timer.restore != "deadline"]
-        if shifting:
-            raise _unsupported(
-                f"a timer of `{chart.kind}` that downtime shifts", "remove its `restore`: Temporal fires when it is due"
-            )
+        if each.chart.upgrade == "safe":
+            raise _unsupported(f"`upgrade: safe` of `{each.chart.kind}`", "write `upgrade: pinned` in the chart")
 
 
 def _unsupported(what: str, hint: str) -> UsageError:

@@ -179,7 +179,7 @@ class WorkflowEntity:
 
     def validate(self, call: Call) -> Answer | None:
         """Return why an Update is refused, which leaves no trace in the history; None when it is accepted."""
-        self.clock.given_ms = call.time_ms
+        self.clock.given_ms = call.request.time_ms
         try:
             receipt = drive(self._asking.dry_run(self.entity, _request(call)))
         except InterlockError as error:
@@ -195,7 +195,7 @@ class WorkflowEntity:
 
     def send(self, call: Call) -> Answer:
         """Step the entity."""
-        self.clock.given_ms, self.store.call = call.time_ms, call.call
+        self.clock.given_ms, self.store.call = call.request.time_ms, call.call
         try:
             receipt = drive(self.sender.send(self.entity, _request(call)))
             return Answer(call.call, self._as_repeated(call, receipt))

@@ -103,7 +103,6 @@ class TemporalStore(Store):
         self.mirror = mirror
         self.clock = SystemClock()
         self.lease_ms = LEASE_MS
-        self.gives_time = False
         self._known = self.definitions = _Definitions(self)
         self._start_worker = start
         self._closed = False
@@ -133,8 +132,7 @@ class TemporalStore(Store):
     async def send(self, entity: str, request: EngineRequest) -> Receipt | None:
         """Step an entity by an event."""
         token = self.clock.token()
-        time_ms = request.event.time_ms if self.gives_time else None
-        call, update_id = Call(token, request, time_ms or None), request.key
+        call, update_id = Call(token, request), request.key
         for _ in range(2):
             answer = await self._update(entity, call, update_id)
             if answer is None:

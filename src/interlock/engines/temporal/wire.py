@@ -86,11 +86,10 @@ class Answer(Struct, frozen=True, omit_defaults=True):
 
 
 class Call(Struct, frozen=True, omit_defaults=True):
-    """A request of one caller. `time_ms` is set by a runtime with a clock of its own; otherwise Temporal's counts."""
+    """A request of one caller."""
 
     call: str
     request: EngineRequest
-    time_ms: int | None = None
 
 
 class KeyRecord(Struct, frozen=True, omit_defaults=True, array_like=True):

@@ -8,6 +8,7 @@ its last snapshot, and nothing is written.
 from __future__ import annotations
 
 from interlock.model.journal.entry import Receipt
+from interlock.ports.clock import SystemClock
 from interlock.ports.engine import Engine, EngineRequest
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
@@ -36,6 +37,7 @@ class EngineSender(EntitySender):
                 request.finishes,
                 request.fence,
                 request.sent_ms,
+                None if isinstance(entities.clock, SystemClock) else entities.clock.now_ms(),
             )
             receipt = await self._engine.send(entity, asked)
         if receipt is None:
