@@ -111,6 +111,33 @@ def private_server(*settings: str) -> Iterator[TemporalServer]:
         server.remove()
 
 
+async def private_namespace(server: TemporalServer, **options: str) -> str:
+    """Return an address in a new namespace, where a test may use any entity id."""
+    from google.protobuf.duration_pb2 import Duration
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, RegisterNamespaceRequest
+    from temporalio.client import Client
+    from temporalio.service import RPCError
+
+    from tests.support.eventually import eventually
+
+    name = f"n{os.getpid()}-{next(_numbers)}"
+    client = await Client.connect(server.target)
+    request = RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=Duration(seconds=86_400))
+    await client.workflow_service.register_namespace(request)
+
+    async def is_known() -> bool:
+        try:
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+            async for _ in (await Client.connect(server.target, namespace=name)).list_workflows(limit=1):
+                break
+        except RPCError:
+            return False
+        return True
+
+    await eventually(is_known, f"the namespace {name}")
+    return f"temporal://{server.target}/{name}?{urlencode({'queue': name, **options})}"
+
+
 def _started(*settings: str) -> TemporalServer:
     import pytest
 
