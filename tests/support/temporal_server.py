@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -145,9 +146,7 @@ def _started(*settings: str) -> TemporalServer:
 
     skip_in_quick("it needs Temporal")
     try:
-        import temporalio
-
-        assert temporalio
+        import_module("temporalio")
         server = TemporalServer(*settings)
         server.start()
     except (ImportError, NoServerError) as error:

@@ -399,6 +399,7 @@ class PendingRuntime:
 
         options = self._options
         check_engine(self._kernels, bus=options.bus is not None, moves=options.upgrade != "pinned")
+        engine.use_charts(self._kernels)
         if options.work is False:
             return
         self._warn_of_missing_handlers()

@@ -11,7 +11,7 @@ that read the row before can no longer change it, and results of the child no lo
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -44,10 +44,20 @@ _NEVER_MS = 36_500 * 86_400_000
 and is killed between them."""
 
 
-class OutboxRelay:
-    """Delivers outboxes."""
+class Receiver(Protocol):
+    """What delivers an event to another entity, wherever that is."""
 
-    def __init__(self, queue: WorkQueue, delivery: EventDelivery, clock: Clock) -> None:
+    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+        """Deliver an event that the outbox of the sender has under this key. Raises NotFoundError."""
+
+
+class OutboxRelay:
+    """Delivers outboxes. `receiver`: what delivers to entities whose work is not in this queue."""
+
+    def __init__(
+        self, queue: WorkQueue, delivery: EventDelivery, clock: Clock, *, receiver: Receiver | None = None
+    ) -> None:
+        self._receiver = receiver or self
         self._queue = queue
         self._delivery = delivery
         self._clock = clock
@@ -72,7 +82,7 @@ class OutboxRelay:
         return await self._deliver_to_entity(claim, claim.work.name.removeprefix("entity/"), event)
 
     async def _deliver_to_entity(self, claim: Claim, target: str, event: Event) -> Settlement | None:
-        received = await self.receive(claim.entity, claim.key, target, event)
+        received = await self._receiver.receive(claim.entity, claim.key, target, event)
         if received == "denied":
             return await self._report_undeliverable(claim, "denied")
         return Settlement(claim, "done") if received == "done" else self._postpone(claim, POLL_MS_MAX // 10)

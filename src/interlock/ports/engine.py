@@ -61,6 +61,9 @@ class Engine(Protocol):
         Raises what `EntitySender.send` raises.
         """
 
+    def use_charts(self, kernels: tuple[Kernel, ...]) -> None:
+        """Name the charts of this process, before entities are created."""
+
     async def start_worker(self, worker: EngineWorker) -> Callable[[], Awaitable[None]]:
         """Run entities and effects in this process; return what stops that."""
 

@@ -30,7 +30,7 @@ class SenderStage(Stage):
     """A stage whose results and timers go through the sender."""
 
     async def _brought(self, entity: str, event: Event, key: str) -> tuple[str, ...]:
-        return journal_stage._told(await self.ours.sender.deliver(entity, event, key=key))  # noqa: SLF001
+        return journal_stage.receipt_lines(await self.ours.sender.deliver(entity, event, key=key))
 
     async def play(self, command: str) -> tuple[str, ...]:
         """Play a command; a list on Temporal shows a change a moment later."""

@@ -16,11 +16,14 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from interlock.effects.outbox import Received
 from interlock.engines.temporal.entity_store import EntityStore
+from interlock.engines.temporal.functions import function_hashes
 from interlock.engines.temporal.search import attributes
 from interlock.engines.temporal.wire import (
     DELIVER,
     EXAMINE,
+    TASK_MAX,
     WORKFLOW,
     CarriedDefinition,
     Delivered,
@@ -74,17 +77,22 @@ class WorkflowDelivery:
         """Send an event of the runtime to this entity, or to another one."""
         if entity == self._own.entity:
             return await self._local.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+        received = await self.hand_over(self._own.entity, key, entity, event)
+        return Receipt(entity, "denied" if received == "denied" else "applied", 0)
+
+    async def hand_over(self, sender: str, key: str, target: str, event: Event) -> Received:
+        """Send an event to the workflow of another entity. Raises NotFoundError when there is no such entity."""
         sent: Delivered = await workflow.execute_activity(
             DELIVER,
-            Delivery(self._own.entity, key, entity, event),
+            Delivery(sender, key, target, event),
             result_type=Delivered,
             start_to_close_timeout=_DELIVERY_MAX,
             retry_policy=_RETRIES,
-            summary=f"{event.name} to {entity}"[:400],
+            summary=f"{event.name} to {target}"[:400],
         )
         if sent.outcome == "unknown":
-            raise unknown_entity(entity)
-        return Receipt(entity, "denied" if sent.outcome == "denied" else "applied", 0)
+            raise unknown_entity(target)
+        return sent.outcome
 
     def fire_timers(self, entity: str) -> Coroutine[Any, Any, TimersFired]:
         """Fire every timer that is due."""
@@ -130,6 +138,7 @@ class WorkflowDelivery:
             event,
             "_child",
             depth=own.start.depth + 1,
+            functions=function_hashes(kernel),
         )
         queue = f"{own.settings.queue}-{chart.kind.partition('.')[0]}"
         try:
@@ -138,6 +147,7 @@ class WorkflowDelivery:
                 start,
                 id=entity,
                 task_queue=queue,
+                task_timeout=TASK_MAX,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 search_attributes=attributes(chart.kind, chart.revision, states, tags, lists=own.settings.lists),
@@ -198,3 +208,14 @@ def carried_definition(definition: Definition | None) -> CarriedDefinition | Non
         definition.written_name or None,
     )
 
+
+def definition_of(carried: CarriedDefinition) -> Definition:
+    """Return a definition that an entity carries."""
+    return Definition(
+        kind=carried.kind,
+        revision=carried.revision,
+        body=carried.body.encode(),
+        label=carried.label,
+        names=carried.names,
+        written_name=carried.written_name or "",
+    )

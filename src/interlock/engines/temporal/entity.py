@@ -23,11 +23,12 @@ from temporalio.exceptions import ActivityError, CancelledError
 from interlock.effects.children import Children
 from interlock.effects.handlers import HandlerRunner, Success
 from interlock.effects.lanes import RunningWork
-from interlock.effects.outbox import OutboxRelay
+from interlock.effects.outbox import OutboxRelay, Received
 from interlock.effects.retry import Failure, GiveUp, failure_from
 from interlock.effects.timers import Timers
-from interlock.engines.temporal.delivery import WorkflowDelivery
+from interlock.engines.temporal.delivery import WorkflowDelivery, definition_of
 from interlock.engines.temporal.entity_store import EntityStore
+from interlock.engines.temporal.functions import check_functions
 from interlock.engines.temporal.host import Host
 from interlock.engines.temporal.search import REVISION, STATE, TAG
 from interlock.engines.temporal.wire import (
@@ -55,7 +56,6 @@ from interlock.model.limits import (
     POLL_MS_MAX,
 )
 from interlock.model.snapshot import Snapshot
-from interlock.ports.definitions import Definition
 from interlock.ports.store import Append, Appended
 from interlock.ports.work import Claim, Settlement
 from interlock.runtime.entities.entities import Entities, ProcessState
@@ -112,7 +112,7 @@ class WorkflowEntity:
         self.entity = start.entity
         self.is_dirty = True
         self.clock = WorkflowClock()
-        self.store = EntityStore(host.definitions, self._appended)
+        self.store = EntityStore(host.definitions, self._appended, mirrored=start.settings.mirrored)
         self._carry_definition(host, start)
         self.revisions = Revisions(host.charts, self.store, host.clock, known=host.known, is_direct=True)
         process = ProcessState(host.charts, self.clock, keeps_work=True)
@@ -131,7 +131,7 @@ class WorkflowEntity:
         self.sender = EntitySender(self.entities, self.mover, authorizes=False)
         self._asking = EntitySender(self.entities, self.mover)
         self.delivery = WorkflowDelivery(self)
-        self.relay = OutboxRelay(self.store, self.delivery, self.clock)
+        self.relay = OutboxRelay(self.store, self.delivery, self.clock, receiver=self)
         self._timers = Timers(self.delivery, self.clock)
         self._children = Children(self.delivery, self.clock, work=self.store)
         self._results = HandlerRunner({}, self.delivery, self.clock)
@@ -139,8 +139,10 @@ class WorkflowEntity:
         self._alarm: tuple[int, asyncio.Task[None]] | None = None
         self._mirroring: asyncio.Task[None] | None = None
         self._listed: tuple[Any, ...] | None = None
+        kernel = drive(self._kernel(start.entity.partition("/")[0], start.revision))
+        check_functions(kernel, start.functions)
         if start.carried is None:
-            self._create(start)
+            self._create(start, kernel)
         else:
             self.store.restore(start.carried)
         self._listed = self._listing()
@@ -149,22 +151,11 @@ class WorkflowEntity:
     def _carry_definition(host: Host, start: Start) -> None:
         carried = start.definition
         if carried is not None:
-            host.definitions.carry(
-                Definition(
-                    kind=carried.kind,
-                    revision=carried.revision,
-                    body=carried.body.encode(),
-                    label=carried.label,
-                    names=carried.names,
-                    written_name=carried.written_name or "",
-                )
-            )
+            host.definitions.carry(definition_of(carried))
 
-    def _create(self, start: Start) -> None:
+    def _create(self, start: Start, kernel: Kernel) -> None:
         """Write entry 1, as the caller has computed it."""
         assert start.event is not None
-        kind = start.entity.partition("/")[0]
-        kernel = drive(self._kernel(kind, start.revision))
         data, event = start.event.data, start.event
         parent = self.delivery.parent_of(data)
         step = kernel.start(data["context"], entity=start.entity, time_ms=event.time_ms, parent=parent)
@@ -212,6 +203,12 @@ class WorkflowEntity:
         if record is None or record.call != call.call or record.version != receipt.version:
             return receipt
         return replace(receipt, outcome="applied", snapshot=self.store.snapshot)
+
+    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+        """Deliver an event to this entity, or to the workflow of another one."""
+        if target == self.entity:
+            return await self.relay.receive(sender, key, target, event)
+        return await self.delivery.hand_over(sender, f"_sent/{key}", target, event)
 
     # What a delivery needs of its driver
 

@@ -49,7 +49,8 @@ class EntityStore(Store):
     work = Itself[WorkQueue]()
     definitions: Definitions | None = None
 
-    def __init__(self, definitions: Definitions, on_append: Callable[[Append], None]) -> None:
+    def __init__(self, definitions: Definitions, on_append: Callable[[Append], None], *, mirrored: bool) -> None:
+        self._mirrored = mirrored
         self.definitions = definitions
         self.table = WorkTable()
         self.children: dict[str, int] = {}
@@ -92,7 +93,7 @@ class EntityStore(Store):
         self._active, self._tags = active_states(append, self._active)
         self._remember(entry.key, KeyRecord(entry.version, entry.event.time_ms, self.call))
         self.table.apply(entity, append.work)
-        self.unmirrored += 1
+        self.unmirrored += self._mirrored
         self._on_append(append)
         return Appended(entry.version, record.head)
 

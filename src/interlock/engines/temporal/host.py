@@ -7,6 +7,9 @@ are repeated without asking the policy, which may be another one by then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from interlock.engines.temporal.wire import Answer
 from interlock.kernel.step import Kernel
 from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import Definition, Edition, StoredDefinition
@@ -49,9 +52,12 @@ class LocalDefinitions:
 
 
 class Host:
-    """The charts of a worker process."""
+    """The charts of a worker process. `on_answer` is called with the id of each Update and its answer, in a replay."""
 
-    def __init__(self, kernels: tuple[Kernel, ...]) -> None:
+    def __init__(
+        self, kernels: tuple[Kernel, ...], *, on_answer: Callable[[str, Answer], None] | None = None
+    ) -> None:
+        self.on_answer = on_answer
         self.charts = ChartRegistry(kernels)
         self.clock = SystemClock()
         self.definitions = LocalDefinitions()

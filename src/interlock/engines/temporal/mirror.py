@@ -12,7 +12,6 @@ from interlock.engines.temporal.entity_store import verified
 from interlock.engines.temporal.wire import MirrorCall
 from interlock.errors import CorruptionError
 from interlock.ports.clock import SystemClock
-from interlock.ports.definitions import Definitions
 from interlock.ports.store import Append, Conflict, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.entities.append_builder import ListedStates
@@ -20,18 +19,9 @@ from interlock.runtime.history.replay import replay
 from interlock.runtime.revisions import Revisions
 
 
-class _WithDefinitions(Store):
-    """The definitions that a replay reads, and nothing else."""
-
-    definitions: Definitions | None = None
-
-    def __init__(self, definitions: Definitions) -> None:
-        self.definitions = definitions
-
-
-async def write(mirror: Store, definitions: Definitions, call: MirrorCall) -> None:
-    """Write the entries that the mirror lacks. Raises CorruptionError when it has others at their versions."""
-    revisions = Revisions(ChartRegistry(()), _WithDefinitions(definitions), SystemClock(), is_direct=True)
+async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
+    """Write the entries of an engine that the mirror lacks. Raises CorruptionError when it has others at their versions."""
+    revisions = Revisions(ChartRegistry(()), engine, SystemClock(), is_direct=True)
     listed = ListedStates()
     first = call.snapshot.version - len(call.lines) + 1
     records = verified(call.lines, previous=call.previous, version=first)

@@ -24,7 +24,7 @@ from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.registry import without_migrations
 
 try:
-    import temporalio
+    import temporalio as _  # noqa: F401 - whether it is installed
 except ImportError as error:
     raise MissingExtraError(
         "the address temporal: needs the Temporal SDK", code="extra.temporal", hint="pip install 'interlock[temporal]'"
@@ -54,8 +54,6 @@ _CACHED_MAX = 5_000
 
 _STICKY = timedelta(seconds=2)
 """How long the server waits for the worker that has a workflow in memory: after a kill, the next answer takes so long."""
-
-assert temporalio
 
 
 async def open_store(url: str) -> Store:
@@ -127,7 +125,7 @@ async def start_worker(store: TemporalStore, given: EngineWorker) -> Callable[[]
             activities=[effects.effect, entities.deliver, entities.examine, entities.mirror],
             workflow_runner=UnsandboxedWorkflowRunner(),
             workflow_task_executor=threads,
-            interceptors=[_Hosting(host)],
+            interceptors=[Hosting(host)],
             max_cached_workflows=_CACHED_MAX,
             sticky_queue_schedule_to_start_timeout=_STICKY,
             max_heartbeat_throttle_interval=lease / 3,
@@ -147,7 +145,7 @@ async def start_worker(store: TemporalStore, given: EngineWorker) -> Callable[[]
     return stop
 
 
-class _Hosting(Interceptor):
+class Hosting(Interceptor):
     """Gives workflows the host of their process."""
 
     def __init__(self, host: Host) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
-from msgspec.structs import replace
+import msgspec
 from temporalio.client import (
     Client,
     WorkflowQueryFailedError,
@@ -24,8 +24,9 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from interlock.engines.temporal.address import Address
-from interlock.engines.temporal.delivery import carried_definition
+from interlock.engines.temporal.delivery import carried_definition, definition_of
 from interlock.engines.temporal.entity_store import verified
+from interlock.engines.temporal.functions import function_hashes
 from interlock.engines.temporal.host import LocalDefinitions
 from interlock.engines.temporal.search import attributes, quoted
 from interlock.engines.temporal.wire import (
@@ -35,6 +36,7 @@ from interlock.engines.temporal.wire import (
     RECEIVE,
     REFUSED,
     SEND,
+    TASK_MAX,
     WORKFLOW,
     Answer,
     Call,
@@ -48,7 +50,8 @@ from interlock.engines.temporal.wire import (
     Start,
     raised,
 )
-from interlock.errors import ArchivedError, ConflictError, InternalError, UnavailableError, UsageError
+from interlock.errors import ArchivedError, InternalError, UnavailableError, UsageError
+from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Receipt
@@ -105,6 +108,7 @@ class TemporalStore(Store):
         self.lease_ms = LEASE_MS
         self._known = self.definitions = _Definitions(self)
         self._start_worker = start
+        self._charts: tuple[Kernel, ...] = ()
         self._closed = False
 
     @property
@@ -123,6 +127,15 @@ class TemporalStore(Store):
         return None if self.mirror is None else self.mirror.refusal_history
 
     # The engine
+
+    def use_charts(self, kernels: tuple[Kernel, ...]) -> None:
+        """Name the charts of this process: entities that it creates carry the hashes of their functions."""
+        self._charts = kernels
+
+    def functions_of(self, kind: str, revision: str) -> dict[str, str]:
+        """Return the hashes of the functions of a chart of this process."""
+        found = [each for each in self._charts if each.chart.kind == kind and each.chart.is_revision(revision)]
+        return function_hashes(found[-1]) if found else {}
 
     async def start_worker(self, worker: EngineWorker) -> Callable[[], Awaitable[None]]:
         """Run entities and effects in this process."""
@@ -152,30 +165,34 @@ class TemporalStore(Store):
 
         async def ask() -> Answer | None:
             try:
-                return await handle.execute_update(SEND, call, id=update_id, result_type=Answer)
+                answer: Answer = await handle.execute_update(SEND, call, id=update_id, result_type=Answer)
             except WorkflowUpdateFailedError as error:
                 cause = error.cause
                 if isinstance(cause, ApplicationError) and cause.type == REFUSED:
-                    return _decoded(cause)
+                    return msgspec.convert(cause.details[0], Answer)
                 raise
+            return answer
 
-        return await self._retried(ask, entity)
+        found: Answer | None = await self._retried(ask, entity)
+        return found
 
     async def receive(self, delivery: Delivery, *, attempt: int) -> Delivered:
         """Hand an event to another entity. For an activity, which is tried again when this raises."""
         handle = self.client.get_workflow_handle(delivery.target)
         try:
-            return await handle.execute_update(
+            delivered: Delivered = await handle.execute_update(
                 RECEIVE, delivery, id=f"{delivery.key}~{attempt}", result_type=Delivered
             )
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
             return Delivered("unknown" if await self.load(delivery.target) is None else "done")
+        return delivered
 
     async def _retried(self, ask: Callable[[], Awaitable[Any]], entity: str) -> Any:
         """Return an answer of the server; None when it knows no such workflow. Raises UnavailableError."""
         self._check_open()
+        reason = ""
         try:
             async with asyncio.timeout(self.address.wait_ms / 1000):
                 for attempt in range(_TRIES_MAX):
@@ -186,6 +203,8 @@ class TemporalStore(Store):
                             return None
                         if "no poller" in error.message:
                             self._raise_unanswered(entity)
+                        if "Task in failed state" in error.message:
+                            raise _failing(entity) from error
                         if error.status not in _BUSY:
                             raise UnavailableError(
                                 f"Temporal refused the call: {error.message}", code="engine.refused"
@@ -238,6 +257,7 @@ class TemporalStore(Store):
             entry.key,
             entry.trace,
             entry.reason_given,
+            functions=self.functions_of(append.kind, entry.revision),
         )
 
         async def ask() -> AppendResult:
@@ -247,6 +267,7 @@ class TemporalStore(Store):
                     start,
                     id=entity,
                     task_queue=address.queue_of(append.kind),
+                    task_timeout=TASK_MAX,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     search_attributes=attributes(
@@ -270,9 +291,10 @@ class TemporalStore(Store):
 
         async def ask() -> EntityView:
             try:
-                return await handle.query(LOOK, key, result_type=EntityView)
+                found: EntityView = await handle.query(LOOK, key, result_type=EntityView)
             except WorkflowQueryFailedError as error:
                 raise UnavailableError(f"`{entity}` cannot be read: {error}", code="engine.refused") from error
+            return found
 
         found: EntityView | None = await self._retried(ask, entity)
         return found
@@ -307,9 +329,10 @@ class TemporalStore(Store):
 
         async def ask() -> Page:
             try:
-                return await handle.query(READ, args=[after, limit], result_type=Page)
+                found: Page = await handle.query(READ, args=[after, limit], result_type=Page)
             except WorkflowQueryFailedError as error:
                 raise UnavailableError(f"`{entity}` cannot be read: {error}", code="engine.refused") from error
+            return found
 
         found: Page | None = await self._retried(ask, entity)
         return found
@@ -400,7 +423,7 @@ class TemporalStore(Store):
             raise UnavailableError("this worker has no mirror", code="engine.mirror", hint="use the same address")
         from interlock.engines.temporal.mirror import write
 
-        await write(self.mirror, self._known, call)
+        await write(self.mirror, self, call)
 
     async def close(self) -> None:
         """Refuse further calls, and close the mirror."""
@@ -463,16 +486,10 @@ class _Definitions:
         )
 
 
-def definition_of(carried: CarriedDefinition) -> Definition:
-    """Return a definition that an entity carries."""
-    return Definition(
-        kind=carried.kind,
-        revision=carried.revision,
-        body=carried.body.encode(),
-        label=carried.label,
-        names=carried.names,
-        written_name=carried.written_name or "",
-    )
+def _failing(entity: str) -> UnavailableError:
+    """Return the error for an entity that the workers cannot run, such as one whose functions they lack."""
+    hint = "the log of the worker has the reason; when it is mended, call again with the same key"
+    return UnavailableError(f"the workers cannot run `{entity}`", code="engine.failing", hint=hint)
 
 
 def _receipt(answer: Answer) -> Receipt:
@@ -480,12 +497,6 @@ def _receipt(answer: Answer) -> Receipt:
         raise raised(answer.error)
     assert answer.receipt is not None
     return answer.receipt
-
-
-def _decoded(cause: ApplicationError) -> Answer:
-    import msgspec
-
-    return msgspec.convert(cause.details[0], Answer)
 
 
 def _entered_ms(found: EntityView) -> int:
@@ -505,5 +516,3 @@ def _row(found: EntityView) -> EntityRow:
         snapshot.ended,
     )
 
-
-__all__ = ["ConflictError", "TemporalStore", "definition_of", "replace"]

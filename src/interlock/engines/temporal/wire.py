@@ -6,7 +6,8 @@ later releases.
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +32,10 @@ from interlock.ports.engine import EngineRequest
 
 WORKFLOW = "Interlock"
 """The type of every workflow of this engine."""
+
+TASK_MAX = timedelta(seconds=5)
+"""How long the server waits for a workflow task: after a kill -9 in one, an entity stands still for so long. A step takes
+at most a second."""
 
 SEND, RECEIVE = "send", "receive"
 """Updates: an event of a caller, and an event of another entity."""
@@ -163,7 +168,10 @@ class Settings(Struct, frozen=True, omit_defaults=True):
 
 
 class Start(Struct, frozen=True, omit_defaults=True):
-    """The argument of a workflow: the creation of an entity, or what an earlier history carries over."""
+    """The argument of a workflow: the creation of an entity, or what an earlier history carries over.
+
+    `functions` are the hashes of the functions that its chart needs.
+    """
 
     entity: str
     revision: str
@@ -175,6 +183,7 @@ class Start(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     depth: int = 0
     carried: Carried | None = None
+    functions: dict[str, str] = {}
 
 
 class EntityView(Struct, frozen=True, omit_defaults=True):
@@ -223,13 +232,12 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
     key: str
     target: str
     event: Event
-    child: bool = False
 
 
 class Delivered(Struct, frozen=True, omit_defaults=True):
-    """What became of a delivery: `done`, `denied`, `later`, `unknown`."""
+    """What became of a delivery; `unknown`: there is no such entity."""
 
-    outcome: str
+    outcome: Literal["done", "denied", "later", "unknown"]
 
 
 class MirrorCall(Struct, frozen=True, omit_defaults=True):

@@ -44,6 +44,7 @@ class InterlockWorkflow:
     @workflow.init
     def __init__(self, start: Start) -> None:
         host = cast("Host", workflow.extern_functions()[HOST]())
+        self._on_answer = host.on_answer
         self._entity = WorkflowEntity(host, start)
         self._start = start
         self._updates = 0
@@ -84,13 +85,19 @@ class InterlockWorkflow:
             start.settings,
             depth=start.depth,
             carried=self._entity.carried(),
+            functions=start.functions,
         )
 
     @workflow.update(name=SEND)
     async def send(self, call: Call) -> Answer:
         """Step the entity by an event."""
         self._updates += 1
-        return self._entity.send(call)
+        answer = self._entity.send(call)
+        if self._on_answer is not None:
+            info = workflow.current_update_info()
+            assert info is not None
+            self._on_answer(info.id, answer)
+        return answer
 
     @send.validator
     def validate(self, call: Call) -> None:
