@@ -1,1 +1,1 @@
-"""Drivers inside durable-execution systems of other vendors. Each engine is a package; they do not import each other."""
+"""Drivers inside durable-execution systems of other vendors: a package each, which do not import each other."""

@@ -56,7 +56,9 @@ class Engine(Protocol):
     """The engine of a store."""
 
     async def send(self, entity: str, request: EngineRequest) -> Receipt | None:
-        """Step an entity by an event; None when the engine does not run it any more: it ended, or never existed.
+        """Step an entity by an event; None when nothing was written and a dry run gives the answer.
+
+        Then the entity has ended or never existed, or the key was used before.
 
         Raises what `EntitySender.send` raises.
         """

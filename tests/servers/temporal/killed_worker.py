@@ -43,7 +43,8 @@ def tours(ledger: str | None) -> BoundChart[Any]:
 async def main(url: str, ledger: str) -> None:
     """Work until the process is killed."""
     async with interlock.open(url, charts=[tours(ledger)], lease_ms=1_000):
-        print("ready", flush=True)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
         await asyncio.Event().wait()
 
 

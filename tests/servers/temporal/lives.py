@@ -62,8 +62,14 @@ states:
   booking:
     saga:
       steps:
-        - {id: flight, do: {src: flight.book, output: flight}, timeout: 1m, compensate: {src: flight.cancel, input: {flight: "= context.flight"}}}
-        - {id: hotel, do: {src: hotel.book, output: hotel}, timeout: 1m, compensate: {src: hotel.cancel, input: {hotel: "= context.hotel"}}}
+        - id: flight
+          do: {src: flight.book, output: flight}
+          timeout: 1m
+          compensate: {src: flight.cancel, input: {flight: "= context.flight"}}
+        - id: hotel
+          do: {src: hotel.book, output: hotel}
+          timeout: 1m
+          compensate: {src: hotel.cancel, input: {hotel: "= context.hotel"}}
         - {id: car, do: {src: car.rent}, timeout: 1m}
       onDone: booked
       onCompensated: refused

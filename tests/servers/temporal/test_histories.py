@@ -1,4 +1,4 @@
-"""Long lives: an entity goes on in a new history, and histories are replayed with the charts that wrote them, or others.
+"""Long lives: an entity goes on in a new history; histories are replayed with the charts that wrote them, or others.
 
 With few Updates a history, and many callers: a key that is sent again counts once, also in a later history.
 """
@@ -53,12 +53,12 @@ def counter(*, limit: int = 3, notes: list[str] | None = None, text: str = COUNT
     return chart
 
 
-def is_high(context: Any) -> bool:
+def is_high(context: Any, _: Any) -> bool:
     """Whether it counted to three."""
     return bool(context["n"] >= 3)
 
 
-def is_higher(context: Any) -> bool:
+def is_higher(context: Any, _: Any) -> bool:
     """Whether it counted to thirty."""
     return bool(context["n"] >= 30)
 

@@ -47,8 +47,12 @@ class SenderStage(Stage):
         return found[0]
 
 
+def _commands(scenario: Path) -> list[str]:
+    return [each.command for each in parse(scenario.read_text(encoding="utf-8"))]
+
+
 async def _played(scenario: Path, url: str) -> list[tuple[str, tuple[str, ...]]]:
-    commands = [each.command for each in parse(scenario.read_text(encoding="utf-8"))]
+    commands = _commands(scenario)
     clock = StillClock()
     clock.time_ms += LATER_MS
     charts = charts_of(commands)

@@ -1,4 +1,4 @@
-"""Lists, counts and refusals: from Temporal's visibility, or from the mirror, a store of ours with a copy of each entry."""
+"""Lists, counts and refusals: from Temporal's visibility, or from the mirror, our store with a copy of each entry."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ EXTRAS = {
     "kafka": ("confluent_kafka", ()),
     "rabbitmq": ("aio_pika", ()),
     "redis": ("redis", ()),
+    "temporal": ("temporalio", ()),
 }
 """The module of each extra, and the URL schemes of stores that need it."""
 

@@ -24,12 +24,17 @@ from temporalio.exceptions import ApplicationError
 from interlock.effects.handlers import HandlerRunner, Success
 from interlock.effects.lanes import RunningWork
 from interlock.effects.pauses import HandlerPauses
+from interlock.engines.temporal.child_plan import ChildPlanner
+from interlock.engines.temporal.host import Host
 from interlock.engines.temporal.store import TemporalStore
 from interlock.engines.temporal.wire import (
+    CHILD,
     DELIVER,
     EFFECT,
     EXAMINE,
     MIRROR,
+    ChildCall,
+    ChildPlan,
     Delivered,
     Delivery,
     EffectCall,
@@ -38,7 +43,6 @@ from interlock.engines.temporal.wire import (
     MirrorCall,
 )
 from interlock.errors import UsageError
-from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkId
 from interlock.model.limits import POLL_MS_MAX
@@ -91,7 +95,8 @@ class EffectActivities:
         info = activity.info()
         before = _last_beat(info.heartbeat_details)
         if not self._runner.has(call.work.name):
-            self._postpone(replace(before, skipped=before.skipped + 1), POLL_MS_MAX, f"no handler `{call.work.name}` here")
+            skipped = replace(before, skipped=before.skipped + 1)
+            self._postpone(skipped, POLL_MS_MAX, f"no handler `{call.work.name}` here")
         attempts = call.attempts + info.attempt - before.skipped
         failures = call.failures + before.failures
         work = RunningWork(Claim(call.entity, call.work, attempts, failures))
@@ -123,7 +128,7 @@ class EffectActivities:
         raise ApplicationError(message or "tried again later", type=RETRY, next_retry_delay=delay)
 
     async def _run(self, work: RunningWork) -> Any:
-        """Run an attempt. When Temporal cancels it, the handler is told as by our own worker, and its outcome counts."""
+        """Run an attempt. When Temporal cancels it, the handler is told as by our own worker; its outcome counts."""
         running = asyncio.ensure_future(self._runner.run(work))
         while True:
             try:
@@ -145,8 +150,14 @@ class EffectActivities:
 class EntityActivities:
     """Delivers events to entities and entries to the mirror."""
 
-    def __init__(self, store: TemporalStore) -> None:
+    def __init__(self, store: TemporalStore, host: Host) -> None:
         self._store = store
+        self._planner = ChildPlanner(host, store)
+
+    @activity.defn(name=CHILD)
+    async def child(self, call: ChildCall) -> ChildPlan:
+        """Return the creation of a child."""
+        return await self._planner.plan(call)
 
     @activity.defn(name=DELIVER)
     async def deliver(self, delivery: Delivery) -> Delivered:
@@ -210,20 +221,22 @@ class _NoDelivery:
         """Return True: the workflow has it."""
         return bool(entity)
 
-    async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Receipt:
+    async def deliver(self, *_: Any, **__: Any) -> Receipt:
         """Raise UsageError."""
-        raise UsageError(f"the result {key} of `{entity}` belongs to its workflow", code="engine.unsupported")
+        raise _for_the_workflow()
 
-    async def fire_timers(self, entity: str) -> TimersFired:
+    async def fire_timers(self, *_: Any, **__: Any) -> TimersFired:
         """Raise UsageError."""
-        raise UsageError(f"the timers of `{entity}` belong to its workflow", code="engine.unsupported")
+        raise _for_the_workflow()
 
-    async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
+    async def start_child(self, *_: Any, **__: Any) -> Child:
         """Raise UsageError."""
-        raise UsageError(f"the children of `{parent}` belong to its workflow", code="engine.unsupported")
+        raise _for_the_workflow()
 
-    async def find_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, *_: Any, **__: Any) -> Child | None:
         """Raise UsageError."""
-        raise UsageError(f"the children of `{parent}` belong to its workflow", code="engine.unsupported")
+        raise _for_the_workflow()
+
+
+def _for_the_workflow() -> UsageError:
+    return UsageError("results are delivered by the workflow of the entity", code="engine.unsupported")

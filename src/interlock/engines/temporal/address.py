@@ -94,7 +94,9 @@ def _number(name: str, value: str) -> int:
 
 def _journal(value: str) -> str:
     if value.partition(":")[0] not in ("file", "sqlite", "postgres", "postgresql"):
-        raise _malformed(f"journal={value!r:.80} must be the percent-encoded address of a file, SQLite or PostgreSQL store")
+        raise _malformed(
+            f"journal={value!r:.80} must be the percent-encoded address of a file, SQLite or PostgreSQL store"
+        )
     return value
 
 

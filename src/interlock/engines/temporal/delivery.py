@@ -2,7 +2,8 @@
 
 Rule 1: a child is started by the workflow of its parent, as a child workflow that goes on when the parent ends. The
 store of the parent knows which children it has started.
-Rule 2: how deep invokes are nested is known at the start: a workflow cannot read its ancestors.
+Rule 2: which chart a child starts on is decided by an activity: a history must not depend on the charts of a later
+worker. How deep invokes are nested is known at the start, because a workflow cannot read its ancestors.
 """
 
 from __future__ import annotations
@@ -18,30 +19,33 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from interlock.effects.outbox import Received
 from interlock.engines.temporal.entity_store import EntityStore
-from interlock.engines.temporal.functions import function_hashes
 from interlock.engines.temporal.search import attributes
 from interlock.engines.temporal.wire import (
+    CHILD,
     DELIVER,
     EXAMINE,
     TASK_MAX,
     WORKFLOW,
     CarriedDefinition,
+    ChildCall,
+    ChildPlan,
     Delivered,
     Delivery,
     EntityView,
     Settings,
     Start,
+    StartedChild,
+    raised,
 )
 from interlock.errors import RejectedError
-from interlock.kernel.step import Kernel
-from interlock.model.codec import to_builtins
+from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
-from interlock.model.journal.entry import CREATE, Receipt
+from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.snapshot import Parent
 from interlock.ports.definitions import Definition
 from interlock.ports.delivery import Child, TimersFired
-from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
+from interlock.runtime.chart_registry import check_child_depth
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.worker.delivery import DeliveryHost, EntityDelivery
 
@@ -104,61 +108,64 @@ class WorkflowDelivery:
         """Return the child of an invoke, started if it does not run yet."""
         own = self._own
         check_child_depth(own.start.depth + 1)
-        kernel = await own.revisions.register(await self._child_kernel(payload))
-        entity, invoke = self._child_of(kernel, parent, work_id, payload, restarts)
-        if entity not in own.store.children:
-            own.store.children[entity] = await self._start(kernel, entity, invoke, payload)
-            own.is_dirty = True
-        created_ms, timeout_ms = own.store.children[entity], payload.get("timeout_ms")
-        is_late = timeout_ms is not None and created_ms + timeout_ms <= own.clock.now_ms()
-        return Child(entity, created_ms, is_late and await self._has_ended(entity))
+        invoke = _invoke(parent, work_id, payload)
+        seed = _seed(invoke, restarts)
+        if seed not in own.store.children:
+            own.store.children[seed] = await self._start(seed, invoke, payload, restarts)
+        child, timeout_ms = own.store.children[seed], payload.get("timeout_ms")
+        is_late = timeout_ms is not None and child.created_ms + timeout_ms <= own.clock.now_ms()
+        return Child(child.entity, child.created_ms, is_late and await self._has_ended(child.entity))
 
     async def find_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """Return the child that an invoke started; None when it was not started yet."""
-        kernel = await self._child_kernel(payload)
-        entity, _ = self._child_of(kernel, parent, work_id, payload, restarts)
-        created_ms = self._own.store.children.get(entity)
-        return None if created_ms is None else Child(entity, created_ms, ended=False)
+        found = self._own.store.children.get(_seed(_invoke(parent, work_id, payload), restarts))
+        return None if found is None else Child(found.entity, found.created_ms, ended=False)
 
-    async def _start(self, kernel: Kernel, entity: str, invoke: Parent, payload: Any) -> int:
-        """Start the workflow of a child; return when the child was created.
+    async def _start(self, seed: str, invoke: Parent, payload: Any, restarts: int) -> StartedChild:
+        """Start the workflow of a child.
 
-        Raises RejectedError when its chart refuses the input, or another entity has its id.
+        Raises what its chart says to the input, and RejectedError when another entity has its id.
         """
-        own, chart, now_ms = self._own, kernel.chart, self._own.clock.now_ms()
-        context = child_context(kernel, payload.get("input"))
-        step = kernel.start(context, entity=entity, time_ms=now_ms, parent=invoke)
-        event = Event(CREATE, {"context": context, "parent": to_builtins(invoke)}, time_ms=now_ms, type="platform")
-        states, tags = own.entities.process.listed.active(kernel, step.snapshot)
+        own, now_ms = self._own, self._own.clock.now_ms()
+        plan: ChildPlan = await workflow.execute_activity(
+            CHILD,
+            ChildCall(invoke, own.store.snapshot.revision, payload, restarts, now_ms),
+            result_type=ChildPlan,
+            start_to_close_timeout=_DELIVERY_MAX,
+            retry_policy=_RETRIES,
+        )
+        if plan.error is not None:
+            raise raised(plan.error)
+        entity, depth = plan.entity, own.start.depth + 1
+        kind = kind_of(entity)
         start = Start(
             entity,
-            chart.revision,
-            carried_definition(await own.revisions.definition(chart.kind, chart.revision)),
+            plan.revision,
+            plan.definition,
             own.settings,
-            event,
+            plan.event,
             "_child",
-            depth=own.start.depth + 1,
-            functions=function_hashes(kernel),
+            depth=depth,
+            functions=plan.functions,
         )
-        queue = f"{own.settings.queue}-{chart.kind.partition('.')[0]}"
         try:
             await workflow.start_child_workflow(
                 WORKFLOW,
                 start,
                 id=entity,
-                task_queue=queue,
+                task_queue=f"{own.settings.queue}-{kind.partition('.')[0]}",
                 task_timeout=TASK_MAX,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                search_attributes=attributes(chart.kind, chart.revision, states, tags, lists=own.settings.lists),
+                search_attributes=attributes(kind, plan.revision, plan.states, plan.tags, lists=own.settings.lists),
             )
-        except WorkflowAlreadyStartedError as error:  # by an earlier history, which could not carry that over
+        except WorkflowAlreadyStartedError as error:  # by an earlier history that was ended before it knew
             found = await self._examine(entity)
             if found is None or found.snapshot.parent != invoke:
                 message = f"`{entity}` already exists and is not a child of this invoke"
                 raise RejectedError(message, code="child.taken") from error
-            return found.created_ms
-        return now_ms
+            now_ms = found.created_ms
+        return StartedChild(seed, entity, now_ms)
 
     async def _has_ended(self, entity: str) -> bool:
         found = await self._examine(entity)
@@ -174,25 +181,19 @@ class WorkflowDelivery:
         )
         return found
 
-    async def _child_kernel(self, payload: Any) -> Kernel:
-        own, snapshot = self._own, self._own.store.snapshot
-        return own.revisions.for_child(
-            await own.revisions.for_reading(snapshot.kind, snapshot.revision), payload["src"]
-        )
-
-    @staticmethod
-    def _child_of(
-        kernel: Kernel, parent: str, work_id: WorkId, payload: Any, restarts: int
-    ) -> tuple[str, Parent]:
-        key = work_id.key(parent, epoch=payload.get(EPOCH, 0))
-        entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
-        return entity, Parent(parent, payload["id"], key)
-
     @staticmethod
     def parent_of(data: Any) -> Parent | None:
         """Return the parent in the data of a creation."""
         found = data.get("parent")
         return None if found is None else msgspec.convert(found, Parent)
+
+
+def _invoke(parent: str, work_id: WorkId, payload: Any) -> Parent:
+    return Parent(parent, payload["id"], work_id.key(parent, epoch=payload.get(EPOCH, 0)))
+
+
+def _seed(invoke: Parent, restarts: int) -> str:
+    return f"{invoke.key}~{restarts}"
 
 
 def carried_definition(definition: Definition | None) -> CarriedDefinition | None:

@@ -1,4 +1,4 @@
-"""An entity inside its workflow: the sender of `runtime` on the store of one entity, and the work that its steps create.
+"""An entity inside its workflow: the sender of `runtime` on a store of one entity, and the work that its steps create.
 
 Rule 1: a step never waits, so the Updates of an entity run one after the other, and a history repeats them so.
 Rule 2: the policy is asked by the validator of an Update, whose verdict the history has. Repeating a step does not ask
@@ -174,8 +174,6 @@ class WorkflowEntity:
         try:
             receipt = drive(self._asking.dry_run(self.entity, _request(call)))
         except InterlockError as error:
-            if isinstance(error, UnavailableError):
-                raise  # the workflow task fails, and waits for a worker that can answer
             return Answer(call.call, error=error_facts(error))
         finally:
             self.clock.given_ms = None
@@ -199,8 +197,7 @@ class WorkflowEntity:
         """Return the receipt of a call that Temporal hands over a second time: its own entry is no duplicate."""
         if receipt.outcome != "duplicate":
             return receipt
-        record = self.store.key_record(call.request.key)
-        if record is None or record.call != call.call or record.version != receipt.version:
+        if self.store.call_of(receipt.version) != call.call:
             return receipt
         return replace(receipt, outcome="applied", snapshot=self.store.snapshot)
 
@@ -296,6 +293,8 @@ class WorkflowEntity:
     async def _call_handler(self, piece: _Piece) -> Settlement | None:
         """Run an effect as an activity, and deliver its result."""
         work, claim = piece.work, piece.work.claim
+        if claim.cancelled and not claim.work.is_saga_step:
+            return Settlement(claim, "done")  # the state was left before it could start
         given = EffectCall(self.entity, claim.work, claim.attempt - 1, claim.failures)
         piece.activity = workflow.start_activity(
             EFFECT,

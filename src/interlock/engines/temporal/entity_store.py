@@ -4,8 +4,8 @@ Temporal repeats the Updates of a history to restore it, and `carried` hands it 
 `runtime` steps the entity as on any store.
 
 Rule 1: nothing here waits. A caller may drive a call to its end without an event loop.
-Rule 2: the newest `ENGINE_KEYS_MAX` keys are remembered. An event that was first sent before an older one was forgotten,
-under an unknown key, is refused.
+Rule 2: the newest `ENGINE_KEYS_MAX` keys are remembered. An event with an unknown key that was first sent before a key
+was forgotten is refused.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class EntityStore(Store):
         self._mirrored = mirrored
         self.definitions = definitions
         self.table = WorkTable()
-        self.children: dict[str, int] = {}
+        self.children: dict[str, StartedChild] = {}
         self.unmirrored = 0
         self.call: str | None = None
         self._on_append = on_append
@@ -194,9 +194,9 @@ class EntityStore(Store):
         """The tags of its states."""
         return self._tags
 
-    def key_record(self, key: str) -> KeyRecord | None:
-        """Return what is remembered of a key."""
-        return self._keys.get(key)
+    def call_of(self, version: int) -> str | None:
+        """Return the call that led to an entry, if its key is remembered."""
+        return next((each.call for each in self._keys.values() if each.version == version), None)
 
     def view(self, key: str | None) -> EntityView:
         """Return the entity for a query."""
@@ -250,7 +250,7 @@ class EntityStore(Store):
             self.unmirrored,
             self._forgotten_ms,
             tuple(work),
-            tuple(StartedChild(*each) for each in self.children.items()),
+            tuple(self.children.values()),
         )
 
     def restore(self, carried: Carried) -> None:
@@ -261,7 +261,7 @@ class EntityStore(Store):
         self._head, self._size, self._dropped = carried.head, carried.size, carried.dropped
         self._keys, self._active, self._tags = dict(carried.keys), dict(carried.active), carried.tags
         self._forgotten_ms, self.unmirrored = carried.forgotten_ms, carried.unmirrored
-        self.children = {each.entity: each.created_ms for each in carried.children}
+        self.children = {each.seed: each for each in carried.children}
         self._base = carried.base
         self._records = verified(carried.lines, previous=carried.base, version=carried.dropped + 1)
         self.table.apply(self._entity, WorkDelta(tuple(each.work for each in carried.work)))

@@ -54,9 +54,7 @@ class LocalDefinitions:
 class Host:
     """The charts of a worker process. `on_answer` is called with the id of each Update and its answer, in a replay."""
 
-    def __init__(
-        self, kernels: tuple[Kernel, ...], *, on_answer: Callable[[str, Answer], None] | None = None
-    ) -> None:
+    def __init__(self, kernels: tuple[Kernel, ...], *, on_answer: Callable[[str, Answer], None] | None = None) -> None:
         self.on_answer = on_answer
         self.charts = ChartRegistry(kernels)
         self.clock = SystemClock()

@@ -20,7 +20,7 @@ from interlock.runtime.revisions import Revisions
 
 
 async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
-    """Write the entries of an engine that the mirror lacks. Raises CorruptionError when it has others at their versions."""
+    """Write the entries that a mirror lacks. Raises CorruptionError when one before them is missing."""
     revisions = Revisions(ChartRegistry(()), engine, SystemClock(), is_direct=True)
     listed = ListedStates()
     first = call.snapshot.version - len(call.lines) + 1
@@ -45,5 +45,7 @@ async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
             Append(after.kind, call.entity, record.version - 1, entry, after, states, tags, before=before)
         )
         if isinstance(result, Conflict) and result.version < record.version:
-            raise CorruptionError(f"the mirror of `{call.entity}` lost entry {result.version + 1}", code="engine.mirror")
+            raise CorruptionError(
+                f"the mirror of `{call.entity}` lost entry {result.version + 1}", code="engine.mirror"
+            )
         before = after

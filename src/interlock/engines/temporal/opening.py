@@ -53,7 +53,7 @@ _CACHED_MAX = 5_000
 """Workflows that a worker keeps in memory: one that it does not keep is restored from its history at its next event."""
 
 _STICKY = timedelta(seconds=2)
-"""How long the server waits for the worker that has a workflow in memory: after a kill, the next answer takes so long."""
+"""How long the server waits for the worker that has a workflow in memory: the delay of an answer after a kill."""
 
 
 async def open_store(url: str) -> Store:
@@ -114,7 +114,8 @@ async def _prepare(client: Client, address: Address) -> None:
 
 async def start_worker(store: TemporalStore, given: EngineWorker) -> Callable[[], Awaitable[None]]:
     """Run the entities and effects of the charts of this process; return what stops that."""
-    host, effects, entities = Host(given.kernels), EffectActivities(given), EntityActivities(store)
+    host, effects = Host(given.kernels), EffectActivities(given)
+    entities = EntityActivities(store, host)
     threads = ThreadPoolExecutor(1, thread_name_prefix="interlock-temporal")
     lease = timedelta(milliseconds=given.lease_ms)
     workers = [
@@ -122,7 +123,7 @@ async def start_worker(store: TemporalStore, given: EngineWorker) -> Callable[[]
             store.client,
             task_queue=store.address.queue_of(kind),
             workflows=[InterlockWorkflow],
-            activities=[effects.effect, entities.deliver, entities.examine, entities.mirror],
+            activities=[effects.effect, entities.child, entities.deliver, entities.examine, entities.mirror],
             workflow_runner=UnsandboxedWorkflowRunner(),
             workflow_task_executor=threads,
             interceptors=[Hosting(host)],

@@ -41,14 +41,9 @@ async def replay_histories(
     histories: AsyncIterator[WorkflowHistory] | Iterable[WorkflowHistory], kernels: tuple[Kernel, ...]
 ) -> tuple[ReplayReport, ...]:
     """Return what a replay of each history gives with these charts."""
-    found = []
     if isinstance(histories, Iterable):
-        for each in histories:
-            found.append(await _replay(each, kernels))
-    else:
-        async for each in histories:
-            found.append(await _replay(each, kernels))
-    return tuple(found)
+        return tuple([await _replay(each, kernels) for each in histories])
+    return tuple([await _replay(each, kernels) async for each in histories])
 
 
 async def _replay(history: WorkflowHistory, kernels: tuple[Kernel, ...]) -> ReplayReport:

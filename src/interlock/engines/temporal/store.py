@@ -77,11 +77,15 @@ from interlock.ports.store import (
     Store,
     check_plain,
 )
-from interlock.runtime.entities.duplicates import resolve_duplicate
 from interlock.stores.listing import list_position, page_of, since_ms
 
 _BUSY = frozenset(
-    {RPCStatusCode.UNAVAILABLE, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.ABORTED, RPCStatusCode.DEADLINE_EXCEEDED}
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+    }
 )
 """Answers of a server that is starting, busy, or between two histories of an entity: the same call is made again."""
 
@@ -153,9 +157,7 @@ class TemporalStore(Store):
             if answer.call == token:
                 return _receipt(answer)
             if answer.receipt is not None and answer.receipt.outcome in ("applied", "ignored"):
-                return await resolve_duplicate(
-                    self, entity, answer.receipt.version, key=request.key, event=request.event.name
-                )
+                return None  # a duplicate, if its sender may know: Temporal has not asked the policy
             update_id = f"{request.key}~{token}"  # the key was refused before, and is not used up by that
         raise InternalError("Temporal answered an update that it was not asked", code="engine.answer")
 
@@ -409,13 +411,14 @@ class TemporalStore(Store):
     async def carried_definition(self, kind: str, name: str) -> CarriedDefinition | None:
         """Return the definition that an entity of a revision carries; None when none is found."""
         query = f"WorkflowType = '{WORKFLOW}' AND InterlockKind = {quoted(kind)} AND InterlockRevision = {quoted(name)}"
-        async for each in self.client.list_workflows(query, limit=1, page_size=1):
-            handle = self.client.get_workflow_handle(each.id)
-            found: CarriedDefinition | None = await self._retried(
-                lambda: handle.query(DEFINITION, result_type=CarriedDefinition), each.id  # noqa: B023 - awaited here
-            )
-            return found
-        return None
+        ids = [each.id async for each in self.client.list_workflows(query, limit=1, page_size=1)]
+        if not ids:
+            return None
+        handle = self.client.get_workflow_handle(ids[0])
+        found: CarriedDefinition | None = await self._retried(
+            lambda: handle.query(DEFINITION, result_type=CarriedDefinition), ids[0]
+        )
+        return found
 
     async def write_mirror(self, call: MirrorCall) -> None:
         """Write entries to the mirror. For an activity."""
@@ -515,4 +518,3 @@ def _row(found: EntityView) -> EntityRow:
         found.changed_ms,
         snapshot.ended,
     )
-

@@ -27,15 +27,16 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
 from interlock.model.journal.work_state import WorkState
-from interlock.model.snapshot import Snapshot
+from interlock.model.limits import ENGINE_CONTINUE_AFTER, LEASE_MS
+from interlock.model.snapshot import Parent, Snapshot
 from interlock.ports.engine import EngineRequest
 
 WORKFLOW = "Interlock"
 """The type of every workflow of this engine."""
 
 TASK_MAX = timedelta(seconds=5)
-"""How long the server waits for a workflow task: after a kill -9 in one, an entity stands still for so long. A step takes
-at most a second."""
+"""How long the server waits for a workflow task: so long an entity stands still after a kill -9 in one. A step takes at
+most a second."""
 
 SEND, RECEIVE = "send", "receive"
 """Updates: an event of a caller, and an event of another entity."""
@@ -43,7 +44,8 @@ SEND, RECEIVE = "send", "receive"
 LOOK, READ, WORK, DEFINITION = "look", "read", "work", "definition"
 """Queries: the entity, its entries, its work, and the definition that it runs on."""
 
-EFFECT, DELIVER, EXAMINE, MIRROR = "interlock.effect", "interlock.deliver", "interlock.examine", "interlock.mirror"
+EFFECT, DELIVER, CHILD = "interlock.effect", "interlock.deliver", "interlock.child"
+EXAMINE, MIRROR = "interlock.examine", "interlock.mirror"
 """Activities."""
 
 REFUSED = "interlock.refused"
@@ -113,8 +115,9 @@ class CarriedWork(Struct, frozen=True, omit_defaults=True):
 
 
 class StartedChild(Struct, frozen=True, omit_defaults=True):
-    """A child that this entity has started."""
+    """A child that this entity has started. `seed`: the key of the invoke and the number of restarts."""
 
+    seed: str
     entity: str
     created_ms: int
 
@@ -122,8 +125,8 @@ class StartedChild(Struct, frozen=True, omit_defaults=True):
 class Carried(Struct, frozen=True, omit_defaults=True):
     """An entity as one history hands it to the next, and as it is when its workflow ends.
 
-    `lines` are records from the version after `dropped` on, `base` is the hash before them; the newest `unmirrored` of them are not in the mirror yet.
-    `forgotten_ms`: up to when keys were forgotten.
+    `lines` are records from the version after `dropped` on, and `base` is the hash before them. The mirror lacks the
+    newest `unmirrored` of them. `forgotten_ms`: up to when keys were forgotten.
     """
 
     snapshot: Snapshot
@@ -163,8 +166,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     queue: str
     lists: bool = True
     mirrored: bool = False
-    continue_after: int = 0
-    lease_ms: int = 30_000
+    continue_after: int = ENGINE_CONTINUE_AFTER
+    lease_ms: int = LEASE_MS
 
 
 class Start(Struct, frozen=True, omit_defaults=True):
@@ -238,6 +241,29 @@ class Delivered(Struct, frozen=True, omit_defaults=True):
     """What became of a delivery; `unknown`: there is no such entity."""
 
     outcome: Literal["done", "denied", "later", "unknown"]
+
+
+class ChildCall(Struct, frozen=True, omit_defaults=True):
+    """An invoke of a chart: the revision of its parent, and what the invoke says."""
+
+    parent: Parent
+    revision: str
+    payload: dict[str, Any]
+    restarts: int
+    time_ms: int
+
+
+class ChildPlan(Struct, frozen=True, omit_defaults=True):
+    """The child to start: its creation, and the states under which it is listed; or the error of the invoke."""
+
+    entity: str = ""
+    revision: str = ""
+    definition: CarriedDefinition | None = None
+    event: Event | None = None
+    states: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    functions: dict[str, str] = {}
+    error: ErrorFacts | None = None
 
 
 class MirrorCall(Struct, frozen=True, omit_defaults=True):

@@ -1,8 +1,8 @@
 """How an event is sent to an entity that an engine runs: the engine decides and writes, this process asks and records.
 
 Rule 1: creation is an append like on any store: entry 1 is conditional on nothing but the id.
-Rule 2: an entity that the engine does not run any more has ended: what its chart says to the event is decided here, on
-its last snapshot, and nothing is written.
+Rule 2: what an engine does not answer itself is answered by a dry run here, on the newest snapshot: an event for an
+entity that has ended, or whose key was used before. Nothing is written.
 """
 
 from __future__ import annotations
