@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.effects.retry import HandlerDefaults
     from interlock.kernel.step import Kernel
     from interlock.ports.admission import AdmissionGate
+    from interlock.ports.authorizer import Authorizer
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.ports.engine import Engine
@@ -50,6 +51,7 @@ class RuntimeOptions:
     key_prefix: str = ""
     handler_defaults: HandlerDefaults | None = None
     upgrade: UpgradePolicy = "pinned"
+    authorizer: Authorizer | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -59,6 +61,10 @@ class RuntimeOptions:
         if self.upgrade not in ("pinned", "safe"):
             message = f"unknown upgrade policy {self.upgrade!r:.40}"
             raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
+        if self.authorizer is not None and not callable(getattr(self.authorizer, "decide", None)):
+            message = f"the authorizer must have the method `decide`, got {self.authorizer!r:.60}"
+            hint = "write a class with `is_async` and `decide`; see interlock.ports.authorizer"
+            raise UsageError(message, code="authorizer.malformed", hint=hint)
         if not _is_prefix(self.key_prefix):
             hint = f"use a string of at most {KEY_PREFIX_BYTES_MAX} bytes, such as eu/"
             raise UsageError(f"key_prefix={self.key_prefix!r:.80} is invalid", code="key.prefix", hint=hint)
@@ -77,6 +83,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    authorizer: Authorizer | None = None,
     migrate: bool = True,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
@@ -101,6 +108,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
     handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
+
+    An `authorizer` (`interlock.ports.authorizer`) decides who may send, create and read in place of the roles and
+    permits of the charts.
 
     With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
     command, instead of being upgraded; a SQLite file is not created. Memory and files have no schema to upgrade.
@@ -140,6 +150,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        authorizer=authorizer,
     )
     opener = store_opener(url)
     return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
@@ -158,6 +169,7 @@ def connect(
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    authorizer: Authorizer | None = None,
     migrate: bool = True,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
@@ -183,6 +195,7 @@ def connect(
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        authorizer=authorizer,
         migrate=migrate,
     )
     return pending.blocking()
@@ -340,7 +353,16 @@ class PendingRuntime:
                 await store.close()
                 raise
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
-        runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
+        runtime = Runtime(
+            store,
+            charts,
+            clock,
+            gate,
+            messages=messages,
+            models=self._models,
+            upgrade=options.upgrade,
+            authorizer=options.authorizer,
+        )
         try:
             await runtime.declare_indexes()
             await self._check_promises(runtime)
@@ -399,7 +421,6 @@ class PendingRuntime:
 
         options = self._options
         check_engine(self._kernels, bus=options.bus is not None, moves=options.upgrade != "pinned")
-        engine.use_charts(self._kernels)
         if options.work is False:
             return
         self._warn_of_missing_handlers()

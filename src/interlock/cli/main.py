@@ -28,6 +28,7 @@ from interlock.model.diagnostics import suggestion
 
 COMMANDS = {
     "archive": ("interlock.cli.commands.maintenance:archive", "Move journals of ended entities to an archive"),
+    "audit": ("interlock.cli.commands.audit:audit", "Export and verify the audit; write signed checkpoints"),
     "bundle": ("interlock.cli.commands.bundle:bundle", "Copy one entity with its journal to a file, or from it"),
     "can": ("interlock.cli.commands.entity:can", "List accepted events, and why others are not"),
     "check": ("interlock.cli.commands.check:check", "Check definitions for errors and likely mistakes"),
@@ -64,6 +65,12 @@ COMMANDS = {
 """Every command: its module and function, and its help line."""
 
 SUBCOMMANDS = {
+    "audit": {
+        "export": "Print every attempt as JSON Lines or CSV",
+        "verify": "Verify the audit, the journals and the checkpoints",
+        "checkpoint": "Write a signed checkpoint, or one every minute",
+        "key": "Create the key of checkpoints",
+    },
     "bundle": {
         "export": "Write an entity, its children and their definitions to a file",
         "import": "Write the entities of a bundle to a store",
@@ -71,6 +78,7 @@ SUBCOMMANDS = {
     "db": {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
+        "grants": "Print the SQL for a role that cannot change the audit",
         "tenants": "List tenants",
         "restored": "Raise the restore epoch, after a restore from an older copy",
         "messages": "Show whether entries are published, or stop it",
@@ -114,7 +122,7 @@ SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
-    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
+    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "audit", "archive", "bundle", "db"),
     "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""

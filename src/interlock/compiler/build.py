@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from interlock.compiler.approvals import expand_approvals
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
@@ -54,7 +55,7 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
     if not _within_limits(document, diagnostics) or not check_nesting(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     written = document
-    document = expand_sagas(document, diagnostics)
+    document = expand_approvals(expand_sagas(document, diagnostics))
     if document is not written and not _within_limits(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     builder = ChartBuilder(document, language, diagnostics, content_hash(written))
@@ -124,6 +125,8 @@ class ChartBuilder:
             completion_root=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
             unhandled=document.unhandled or dialect.unhandled,
             binding=document.binding,
+            create=document.create,
+            read=document.read,
             events=self._events(),
             script=self._script(),
             label=label,

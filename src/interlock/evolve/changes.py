@@ -48,6 +48,8 @@ RULES: dict[str, ChangeRule] = {
     "chart.errors": ChangeRule("care", "an error in a guard or an action has another effect"),
     "chart.binding": ChangeRule("care", "fields of states get their first value at another time"),
     "chart.script": ChangeRule("care", "new entities start with another script"),
+    "chart.create": ChangeRule("care", "others may create entities; applies immediately"),
+    "chart.read": ChangeRule("care", "others may read entities; applies immediately to entities of every revision"),
     "monotonic.order": ChangeRule(
         "breaking", "the order of states that are never left backwards is another one", "none without a mapping"
     ),
@@ -156,6 +158,9 @@ RULES: dict[str, ChangeRule] = {
     "event.closed": ChangeRule("breaking", "senders of the event are rejected"),
     "event.roles": ChangeRule("care", "others may send it; applies immediately to entities of every revision"),
     "event.permit": ChangeRule("care", "its policy is another one; applies immediately to entities of every revision"),
+    "event.approvals": ChangeRule(
+        "care", "others must approve it; approvals that the old definition did not record do not count"
+    ),
     "event.dedupe": ChangeRule("care", "a retry that crosses the change has another key and is applied twice"),
     "payload.added": ChangeRule("safe", "senders may leave it out"),
     "payload.widened": ChangeRule("safe", "every old payload is valid"),

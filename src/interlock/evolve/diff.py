@@ -204,6 +204,9 @@ class _Differ:
                 yield Change(code=f"chart.{part}", subject=part, detail=f"{old} -> {new}")
         if self.old.document.script != self.new.document.script:
             yield Change(code="chart.script", subject="script")
+        for part in ("create", "read"):
+            if getattr(self.old.document, part) != getattr(self.new.document, part):
+                yield Change(code=f"chart.{part}", subject=part)
 
     # States
 
@@ -440,7 +443,7 @@ def _declaration_changes(old: EventType, new: EventType) -> Iterator[Change]:
         detail = f"{old.direction} -> {new.direction}"
         code = "event.closed" if old.direction == "in" else "event.direction"
         yield Change(code=code, subject=name, detail=detail)
-    for part in ("roles", "permit", "dedupe"):
+    for part in ("roles", "permit", "approvals", "dedupe"):
         if getattr(old, part) != getattr(new, part):
             yield Change(code=f"event.{part}", subject=name)
 

@@ -21,7 +21,8 @@ class FirstContext:
     def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.actions = actions
-        self.fields = {field.name: field for field in chart.states[0].context}
+        hidden = chart.hidden_fields
+        self.fields = {field.name: field for field in chart.states[0].context if field.name not in hidden}
         self.required = tuple(field.name for field in chart.states[0].context if field.required)
         self._operations: dict[tuple[int, str], Operation] = {}
         self.constant = self._constant()

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.errors import NO_LOCATION, SourceLocation
+from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
-from interlock.model.document.document import DialectName, Document, EventType, Expect, Retry, Sensitive
+from interlock.model.document.document import Access, DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
@@ -254,6 +255,8 @@ class Chart:
     completion_root: int = 0
     unhandled: Literal["reject", "ignore", "defer"] = "reject"
     binding: Literal["early", "late"] = "early"
+    create: Access | None = None
+    read: Access | None = None
     events: tuple[EventType, ...] | None = None
     script: str | None = None
     label: str | None = None
@@ -275,9 +278,15 @@ class Chart:
         """The fields of the context in which sagas record their progress."""
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
 
+    @property
+    def hidden_fields(self) -> frozenset[str]:
+        """The fields of the context that no author declared: the progress of sagas, and who approved what."""
+        records_actors = any(each.approvals is not None for each in self.events or ())
+        return self.saga_fields | {ACTORS_FIELD} if records_actors else self.saga_fields
+
     def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
-        """Return a context as its author declared it: without the progress of sagas."""
-        hidden = self.saga_fields
+        """Return a context as its author declared it: without the progress of sagas, and without approvals."""
+        hidden = self.hidden_fields
         return {name: value for name, value in context.items() if name not in hidden} if hidden else context
 
     @property

@@ -16,15 +16,16 @@ from msgspec import Struct
 
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
+from interlock.model.approvals import count_approvals
 from interlock.model.chart import Chart
 from interlock.model.chart_sites import event_names
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
 from interlock.model.sendable_events import accepting_states, matches_event
 from interlock.model.snapshot import Snapshot
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
-Why = Literal["guard", "roles", "elsewhere", "ended"]
+Why = Literal["guard", "roles", "permit", "approvals", "elsewhere", "ended"]
 
 
 class Refused(Struct, frozen=True):
@@ -42,11 +43,20 @@ class Refused(Struct, frozen=True):
         return self.error is not None and "event" in self.guard
 
 
+class ApprovalCount(Struct, frozen=True):
+    """The approvals that an event needs: by which event, how many, and how many there are."""
+
+    of: str
+    count: int
+    has: int
+
+
 class Acceptance(Struct, frozen=True):
     """One event: where it leads if it is accepted now; otherwise why it is not.
 
-    `why` is `guard` (see `guards`), `roles` (the principal may not send it), `elsewhere` (accepted in `states`) or
-    `ended`. `payload` is the JSON Schema of the payload, None if there is no declaration. `roles` may send the event;
+    `why` is `guard` (see `guards`), `roles` or `permit` (the principal may not send it), `approvals` (see there),
+    `elsewhere` (accepted in `states`) or `ended`. A permit is evaluated for a principal with an id, if it does not read
+    the event. `payload` is the JSON Schema of the payload, None if there is no declaration. `roles` may send the event;
     None if the chart does not restrict it.
     """
 
@@ -59,19 +69,27 @@ class Acceptance(Struct, frozen=True):
     roles: tuple[str, ...] | None = None
     payload: dict[str, Any] | None = None
     description: str | None = None
+    approvals: ApprovalCount | None = None
 
 
 def acceptances(
-    kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None, policy: Authorizer | None = None
+    kernel: Kernel,
+    snapshot: Snapshot,
+    principal: Mapping[str, Any] | None,
+    policy: ChartPolicy | None = None,
+    *,
+    time_ms: int | None = None,
 ) -> tuple[Acceptance, ...]:
     """Return an answer for each event of `event_names`, accepted events first.
 
-    `policy` has the roles of the newest revision, `Revisions.authorizer`; by default they are those of the chart.
+    `policy` has the roles of the newest revision, `Revisions.policy`; by default they are those of the chart.
+    Approvals are counted for `time_ms`; without it, those that are too old count, too.
     """
-    policy = policy or Authorizer(kernel.chart)
+    policy = policy or ChartPolicy(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
     found = [
-        _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
+        _acceptance(kernel.chart, policy, snapshot, candidates, each, principal, time_ms)
+        for each in event_names(kernel.chart)
     ]
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
 
@@ -84,11 +102,12 @@ def every_role(chart: Chart) -> list[str]:
 
 def _acceptance(
     chart: Chart,
-    policy: Authorizer,
+    policy: ChartPolicy,
     snapshot: Snapshot,
     candidates: tuple[Candidate, ...],
     name: str,
     principal: Mapping[str, Any] | None,
+    time_ms: int | None,
 ) -> Acceptance:
     declared = policy.events.get(name)
     roles = None if declared is None else declared.roles
@@ -103,6 +122,14 @@ def _acceptance(
     accepted = next((each for each in matching if each.accepted), None)
     if accepted is not None:
         targets = _targets(chart, accepted)
+        match policy.refusal_by_entity(name, principal, snapshot, time_ms):
+            case None:
+                pass
+            case "approvals":
+                count = _count_of(policy, name, snapshot, time_ms)
+                return Acceptance(name, False, "approvals", targets, roles=roles, payload=payload, approvals=count)
+            case _:
+                return Acceptance(name, False, "permit", roles=roles, payload=payload, description=description)
         return Acceptance(name, True, None, targets, roles=roles, payload=payload, description=description)
     if matching:
         guards = tuple(
@@ -112,6 +139,13 @@ def _acceptance(
         return Acceptance(name, False, "guard", guards=guards, roles=roles, payload=payload, description=description)
     states = accepting_states(chart, name)
     return Acceptance(name, False, "elsewhere", states=states, roles=roles, payload=payload, description=description)
+
+
+def _count_of(policy: ChartPolicy, name: str, snapshot: Snapshot, time_ms: int | None) -> ApprovalCount | None:
+    needed = policy.events[name].approvals
+    if needed is None:
+        return None
+    return ApprovalCount(needed.of, needed.count, count_approvals(needed, snapshot.context, time_ms))
 
 
 def _targets(chart: Chart, candidate: Candidate) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class EngineRequest(Struct, frozen=True, omit_defaults=True):
 
     `refusal`: the request is to be refused unless its key is known. `finishes` and `fence` are set for results of work.
     `time_ms` is the time of a runtime that was opened with a clock of its own; otherwise the time of the engine counts.
+    `authorized`: the authorizer of the program, which decides in place of the chart, allows it for `expected`.
     """
 
     event: Event
@@ -38,6 +39,7 @@ class EngineRequest(Struct, frozen=True, omit_defaults=True):
     fence: int | None = None
     sent_ms: int | None = None
     time_ms: int | None = None
+    authorized: bool = False
 
 
 class EngineWorker(Struct, frozen=True):

@@ -37,6 +37,7 @@ from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
 from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
@@ -214,41 +215,45 @@ class BlockingRuntime:
         """As `Runtime.dry_run`."""
         return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal, **unknown))
 
-    def state(self, entity: str, *, at: At | None = None) -> Snapshot:
+    def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot:
         """As `Runtime.state`."""
-        return self._wait(self.runtime.state(entity, at=at))
+        return self._wait(self.runtime.state(entity, at=at, reader=reader))
 
-    def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
+    ) -> tuple[Entry, ...]:
         """As `Runtime.journal`."""
-        return self._wait(self.runtime.journal(entity, after=after, limit=limit))
+        return self._wait(self.runtime.journal(entity, after=after, limit=limit, reader=reader))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses `runtime` on its event loop, and return its result."""
         return self._wait(work)
 
-    def list(self, query: EntityQuery) -> EntityPage:
+    def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """As `Runtime.list`."""
-        return self._wait(self.runtime.list(query))
+        return self._wait(self.runtime.list(query, reader=reader))
 
     def indexes(self) -> tuple[IndexStatus, ...]:
         """As `Runtime.indexes`."""
         return self._wait(self.runtime.indexes())
 
-    def can(self, entity: str) -> tuple[Candidate, ...]:
+    def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
         """As `Runtime.can`."""
-        return self._wait(self.runtime.can(entity))
+        return self._wait(self.runtime.can(entity, reader=reader))
 
     def preview_upgrade(self, entity: str) -> UpgradePreview | None:
         """As `Runtime.preview_upgrade`."""
         return self._wait(self.runtime.preview_upgrade(entity))
 
-    def counts(self, kind: str) -> dict[str, int]:
+    def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """As `Runtime.counts`."""
-        return self._wait(self.runtime.counts(kind))
+        return self._wait(self.runtime.counts(kind, reader=reader))
 
-    def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
+    ) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
-        yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+        yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms, reader=reader))
 
     def feed(
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True

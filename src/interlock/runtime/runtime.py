@@ -30,6 +30,7 @@ from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
@@ -40,6 +41,7 @@ from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
@@ -63,6 +65,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
+from interlock.trust.audit import AuditRecorder
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
@@ -92,6 +95,7 @@ class Runtime:
         messages: bool = False,
         models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
+        authorizer: Authorizer | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -100,8 +104,14 @@ class Runtime:
         self.gate = gate
         self.models = models
         self.drain_ms = DRAIN_MS
-        self.entities = Entities.open(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.audit = AuditRecorder(store.audit, clock)
+        self.entities = Entities.open(
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+        )
+        self.permissions = Permissions(self.entities)
         self.revisions = self.entities.revisions
+        if store.engine is not None:
+            store.engine.use_charts(charts.kernels())
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
         self.sender = self._requests.sender
@@ -112,7 +122,7 @@ class Runtime:
         if store.wakeups is not None:
             self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
-        self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
+        self._close_callbacks: list[Callable[[], Awaitable[object]]] = [self.audit.close]
         self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
@@ -262,6 +272,10 @@ class Runtime:
             from interlock.runtime.join.drivers import unsupported_error
             from interlock.runtime.join.joined import JoinCalls
 
+            authorizer = self.permissions.authorizer
+            if authorizer is not None and authorizer.is_async:
+                hint = "give an authorizer that decides without waiting"
+                raise unsupported_error("a transaction with an asynchronous authorizer", hint)
             if self.store.joins is None:
                 raise unsupported_error("a transaction with this store", "use a store in SQLite or PostgreSQL")
             self._join_calls = JoinCalls(self.entities, self.store.joins, self._requests_on, loop)
@@ -270,18 +284,21 @@ class Runtime:
 
     def _requests_on(self, store: JoinedStore, on_work: OnWork) -> CallerRequests:
         """Return the requests of one call on a transaction of the caller. They may be made in any thread."""
-        return CallerRequests(
-            self.entities.on_transaction(store, on_work), self._admission.of_any_thread(), self.models
-        )
+        assert self._join_calls is not None
+        joined = self.entities.on_transaction(store, on_work, self._join_calls.loop)
+        return CallerRequests(joined, self._admission.of_any_thread(), self.models)
 
     # Reading
 
-    async def state(self, entity: str, *, at: At | None = None) -> Snapshot:
+    async def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot:
         """Return the entity now, or as it was at a version or a time (ISO 8601 with its zone, or an aware datetime).
 
-        Raises NotFoundError when it did not exist then, or its journal is archived.
+        `reader` is the principal who reads, here and in the other methods; the `read` of the chart decides whether it
+        may. Without one, the program itself reads. Raises NotFoundError when the entity did not exist then, its journal
+        is archived, or the reader may read other entities only; DeniedError when the reader may not read the kind.
         """
         check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
             return snapshot
@@ -291,7 +308,9 @@ class Runtime:
             loaded = None
         return await state_at(self.store, self.revisions, entity, loaded, at)
 
-    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+    async def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
+    ) -> tuple[Entry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
 
         Read a long journal in parts: `limit=1000`, then again with `after` set to the version of the last entry.
@@ -300,21 +319,27 @@ class Runtime:
         """
         check_entity(entity)
         check_range(after, limit)
+        await self.permissions.check_reader(entity, reader)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
         return found
 
-    async def list(self, query: EntityQuery) -> EntityPage:
+    async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
-        or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
-        a chart nor an entity.
+        A `reader` gets the entities that it may read, found through the index of the owner's field. Raises UsageError
+        for anything but a query, for a condition on a field without a complete index, and for a state or a tag that
+        neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither a chart nor
+        an entity; DeniedError for a reader who gets no lists of the kind.
         """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        narrowed = await self.permissions.narrow(query, reader)
+        if narrowed is None:
+            return EntityPage(())
+        query = narrowed
         if (query.where or query.context) and self.store.field_indexes is None:
             page = await find_by_walk(self.store, self.revisions, query)
         else:
@@ -361,14 +386,18 @@ class Runtime:
         if fields and self.store.field_indexes is not None:
             await self.store.field_indexes.declare_indexes(fields)
 
-    async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
+    async def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
+    ) -> AsyncGenerator[Entry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
 
-        Raises NotFoundError when the entity does not exist yet.
+        Whether a `reader` may read the entity is checked again before entries are yielded. Raises NotFoundError when
+        the entity does not exist yet.
         """
         check_entity(entity)
         check_range(after)
         exists = False
+        await self.permissions.check_reader(entity, reader)
         while not self.entities.is_closed:
             changed = self.entities.announcements.changed(entity)
             try:
@@ -379,6 +408,8 @@ class Runtime:
                 if self.entities.is_closed:  # it was closed meanwhile
                     return
                 raise
+            if records and reader is not None:
+                await self.permissions.check_reader(entity, reader)
             for record in records:
                 after = record.version
                 yield record.entry
@@ -435,11 +466,13 @@ class Runtime:
         projections, _ = capabilities(self.store)
         return await projections.projections()
 
-    async def can(self, entity: str) -> tuple[Candidate, ...]:
+    async def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.
 
         Of an entity that would move to the newest chart first: those of that chart.
         """
+        check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
         snapshot, last_ms = await self._loaded(entity)
         if self.entities.upgrades.covers(snapshot.kind):
             snapshot, _ = await self.mover.preview_upgrade(snapshot, last_ms)
@@ -458,13 +491,14 @@ class Runtime:
         check_entity(entity)
         return await self.entities.load_snapshot(entity)
 
-    async def counts(self, kind: str) -> dict[str, int]:
+    async def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
 
         The numbers come from the store's counters. A store without counters is read page by page.
         Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
-        that has neither a chart nor an entity.
+        that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
+        await self.permissions.check_counts(kind, reader)
         charts = [each.chart for each in self.charts.revisions(kind).values()]
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())
@@ -528,7 +562,7 @@ class Runtime:
         from interlock.runtime.refold import RefoldSettings, run_refold
 
         check_reason(reason)
-        sender = check_principal(principal)
+        sender = check_principal(principal, now_ms=self.clock.now_ms())
         settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
         with self._admission.admit():
             return await run_refold(self.entities, self.mover, kind, settings)

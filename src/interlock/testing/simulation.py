@@ -56,7 +56,7 @@ from interlock.runtime.chart_registry import (
     unknown_kind,
 )
 from interlock.testing.purity import PurityCheck
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that keep answering each other would never end."""
@@ -148,7 +148,7 @@ class Simulation:
         self._paused: dict[str, int] = {}
         self._order = 0
         self._inline: dict[int, dict[str, Kernel]] = {}
-        self._authorizers: dict[int, Authorizer] = {}
+        self._policies: dict[int, ChartPolicy] = {}
         self._steps = 0
 
     def _kernel_of(self, given: Kernel | BoundChart) -> Kernel:
@@ -277,12 +277,12 @@ class Simulation:
         self.snapshots[entity] = step.snapshot
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
         if before is None or step.snapshot.version > before.version:  # otherwise a runtime stores nothing
-            self._apply(before, step)
+            self._apply(before, step, None if event is None else event.principal)
         return step
 
-    def _apply(self, before: Snapshot | None, step: Step) -> None:
+    def _apply(self, before: Snapshot | None, step: Step, principal: Any) -> None:
         """Create and cancel the work of a step."""
-        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms)
+        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms, principal=principal)
         effects = {each.ordinal: each for each in step.effects}
         for work in delta.created:
             if work.id.lane == "timer":
@@ -394,9 +394,9 @@ class Simulation:
     def _refusal(self, entity: str, event: Event) -> str | None:
         """Return why the principal of an event may not send it; None when it may."""
         kernel = self._kernels[entity]
-        policy = self._authorizers.get(id(kernel))
+        policy = self._policies.get(id(kernel))
         if policy is None:
-            policy = self._authorizers[id(kernel)] = Authorizer(kernel.chart)
+            policy = self._policies[id(kernel)] = ChartPolicy(kernel.chart)
         return policy.role_refusal(event) or policy.permit_refusal(event, self.snapshots[entity])
 
     def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:

@@ -54,9 +54,13 @@ def application(
     """Return the application for a runtime, and its console, which the caller closes.
 
     Browsers reach the application by `origins`, such as `https://console.example.org`. Raises UsageError for an invalid
-    origin.
+    origin, and for an authorizer that waits.
     """
     known = frozenset(normalize_origin(each) for each in origins)
+    authorizer = runtime.permissions.authorizer
+    if authorizer is not None and authorizer.is_async:
+        hint = "give an authorizer that decides without waiting"
+        raise UsageError("the console cannot wait for an authorizer", code="authorizer.async", hint=hint)
     console = Console(runtime, access, origins=known, read_only=read_only)
     endpoints = [route(console, each) for each in ENDPOINTS]
     app = Starlette(

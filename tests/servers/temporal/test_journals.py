@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.effects.work_delta import work_id_of
 from interlock.model.event import Event
+from interlock.model.journal.work import WorkId
 from interlock.runtime.history.verify import verify_entity
 from tests.conformance.journals import stage as journal_stage
 from tests.conformance.journals.stage import Stage, StillClock, charts_of
@@ -30,7 +32,12 @@ class SenderStage(Stage):
     """A stage whose results and timers go through the sender."""
 
     async def _brought(self, entity: str, event: Event, key: str) -> tuple[str, ...]:
-        return journal_stage.receipt_lines(await self.ours.sender.deliver(entity, event, key=key))
+        if key.startswith("_timer/"):
+            finishes = WorkId("timer", int(key.rpartition("/")[2]), 0)
+        else:
+            finishes = work_id_of("effect", key.removeprefix("_").removesuffix("~failed"))
+        receipt = await self.ours.sender.deliver(entity, event, key=key, finishes=finishes)
+        return journal_stage.receipt_lines(receipt)
 
     async def play(self, command: str) -> tuple[str, ...]:
         """Play a command; a list on Temporal shows a change a moment later."""

@@ -96,7 +96,7 @@ async def _killed(server: TemporalServer, ledger: Path, victim: str) -> None:
                 before = _lines(ledger)
                 orders = [asyncio.ensure_future(_ordered(runtime, each)) for each in tours_now]
                 moment = chance.randint(0, 3 * SAGAS)
-                await eventually(lambda: len(_lines(ledger)) >= len(before) + moment, "the moment of the kill")  # noqa: B023
+                await eventually(lambda: len(_lines(ledger)) >= len(before) + moment, "the moment of the kill")  # noqa: B023 - it is awaited in this round
                 if victim == "worker":
                     worker.kill()
                     worker.start()
@@ -105,7 +105,7 @@ async def _killed(server: TemporalServer, ledger: Path, victim: str) -> None:
                     server.start()
                 await asyncio.gather(*orders)
                 for tour in tours_now:
-                    await eventually(lambda: _is_settled(runtime, tour), f"{tour} is settled")  # noqa: B023
+                    await eventually(lambda: _is_settled(runtime, tour), f"{tour} is settled")  # noqa: B023 - it is awaited in this round
             for number in range(KILLS):
                 for each in range(SAGAS):
                     await _check(runtime, f"tour/{victim}-{number}-{each}", ledger)

@@ -208,12 +208,24 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
     return replace(made, nullable=True) if context and startless else made
 
 
+APPROVALS = some(
+    doc.Approvals,
+    {
+        "count": st.integers(1, 16),
+        "without": tuples(EVENTS),
+        "since": EVENTS,
+        "within": DURATIONS,
+    },
+    of=EVENTS,
+)
+_ACCESS: dict[str, Any] = {"roles": ROLES, "permit": EXPRESSIONS}
 EVENT_TYPES: st.SearchStrategy[doc.EventType] = some(
     doc.EventType,
     {
         "payload": distinct(fields(), "name"),
         "roles": ROLES,
         "permit": EXPRESSIONS,
+        "approvals": APPROVALS,
         "dedupe": VALUES,
         "direction": st.sampled_from(["in", "internal", "out"]),
         "description": TEXTS,
@@ -345,6 +357,8 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
         "unhandled": st.sampled_from(["reject", "ignore", "defer"]),
         "errors": st.sampled_from(["event", "raise"]),
         "binding": st.sampled_from(["early", "late"]),
+        "create": some(doc.Access, _ACCESS),
+        "read": some(doc.Access, {**_ACCESS, "owner": WORDS.filter(lambda each: " " not in each)}),
         "events": distinct(EVENT_TYPES, "name"),
         "script": TEXTS,
         "properties": PLAIN,

@@ -29,6 +29,7 @@ interlock: 1
 kind: order
 revision: 2.0.0
 context: {amount: {type: integer, min: 1, required: true}, payment: {type: string, nullable: true}}
+create: {roles: [support, payments]}
 events:
   payment.confirmed: {roles: [payments], payload: {id: {type: string, required: true}}}
   order.cancelled: {roles: [support], description: The customer changed their mind}

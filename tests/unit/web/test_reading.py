@@ -371,7 +371,7 @@ async def refusals(client: Client) -> Any:
 async def test_refused_creation_is_listed_as_create(tmp_path: Path) -> None:
     async with open_console(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
-            await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
+            await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve", "roles": ["support"]})
         found = await eventually(partial(refusals, client))
     (row,) = found["rows"]
 

@@ -39,7 +39,7 @@ from interlock.runtime.clock_repair import find_future_stamped
 from interlock.runtime.message_setting import bus_of
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
-from interlock.stores.registry import Schema, schema_of, without_password
+from interlock.stores.registry import Schema, audit_privileges, schema_of, without_password
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.connection import (
     LIBRARY_CHECKPOINTS_SAFELY,
@@ -203,6 +203,7 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
             found += _disk(place)
         if schema is not None and schema.current < schema.newest:  # opening it would create or upgrade it
             return found
+        found += [each async for each in _privileges(url)]
         async with open_for_reading(url, charts) as runtime:
             wrong_tenant = await empty_tenant(url, runtime.store)
             if wrong_tenant is not None:
@@ -215,6 +216,15 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
     except OSError as error:
         found.append(Check("store", "error", f"{error.filename}: {error.strerror}"))
     return found
+
+
+async def _privileges(url: str) -> AsyncIterator[Check]:
+    """Whether the role of the address could change the audit."""
+    found = await audit_privileges(url)
+    if found:
+        detail = f"the role of this address may {', '.join(found)} rows of the audit: it owns the tables"
+        fix = "connect programs as a role of its own: interlock db grants --role NAME prints its SQL"
+        yield Check("audit", "warning", detail, fix)
 
 
 async def _signals(runtime: Runtime) -> AsyncIterator[Check]:

@@ -14,6 +14,7 @@ from interlock.cli.options import (
     parse_principal,
     pass_terminal,
     principal_option,
+    reader_option,
     words,
 )
 from interlock.cli.output import entity as output
@@ -169,6 +170,7 @@ def send(
 @words("KIND/ID")
 @click.option("--at", metavar="VERSION|TIME", help="An earlier version, or a time such as 2026-11-15T12:00:00Z.")
 @click.option("--all", "all_states", is_flag=True, help="Show inactive states too.")
+@reader_option
 @chart_option
 @json_option
 @common
@@ -179,6 +181,7 @@ def show(
     *,
     at: str | None,
     all_states: bool,
+    principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -192,7 +195,8 @@ def show(
 
     async def work() -> tuple[Snapshot, str | None, str, list[Line], UnavailableError | None]:
         async with open_for_reading(url, bound) as runtime:
-            snapshot = await runtime.state(entity, at=None if at is None else _parse_at(at))
+            moment = None if at is None else _parse_at(at)
+            snapshot = await runtime.state(entity, at=moment, reader=parse_principal(principal))
             note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
             now_ms, label, missing = runtime.clock.now_ms(), None, None
             try:
@@ -245,12 +249,13 @@ def can(
 
     async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
-            now = await runtime.state(entity)
+            now = await runtime.state(entity, reader=sender)
             snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
             kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
-            policy = await runtime.revisions.authorizer(kernel)
+            policy = await runtime.revisions.policy(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
-            found = acceptances(kernel, snapshot, sender or {"roles": sorted(roles)}, policy)
+            now_ms, anyone = runtime.clock.now_ms(), {"roles": sorted(roles)}
+            found = acceptances(kernel, snapshot, sender or anyone, policy, time_ms=now_ms)
             return now, await runtime.revisions.label(now.kind, now.revision), found, preview
 
     with kind_suggestion(entity, bound):

@@ -13,7 +13,16 @@ import click
 from interlock.cli import exit_codes
 from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
-from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
+from interlock.cli.options import (
+    chart_option,
+    common,
+    duration_ms,
+    example,
+    json_option,
+    pass_terminal,
+    user_name,
+    words,
+)
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
@@ -39,7 +48,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
-from interlock.stores.registry import all_tenants, schema_of, tenant_of, upgrade_script
+from interlock.stores.registry import all_tenants, grant_script, schema_of, tenant_of, upgrade_script
 from interlock.stores.registry import open_store as open_store_url
 
 _CHAIN_NOTE = (
@@ -373,6 +382,22 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, dry_run: bool, as_jso
     return exit_codes.OK
 
 
+@example("interlock db grants postgresql://owner@host/orders --role orders_app | psql postgresql://owner@host/orders")
+@db.command
+@words("")
+@click.option("--role", required=True, metavar="ROLE", help="The role that programs connect as.")
+@common
+@pass_terminal
+def grants(terminal: Terminal, words: tuple[str, ...], *, role: str) -> int:
+    """Prints the SQL by which the owner of the tables admits another role: it cannot change or delete the audit.
+
+    Run it once, as the owner. Programs then connect as that role, with `?migrate=0`, and `db upgrade` as the owner.
+    """
+    url, _ = split_words(words)
+    terminal.data(grant_script(url, role))
+    return exit_codes.OK
+
+
 @example("interlock db restored sqlite:///orders.db")
 @db.command
 @words("")
@@ -395,7 +420,7 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
                 message = f"a worker has leased `{leased.work.key(leased.entity)}`"
                 hint = "stop all workers and wait until their leases expire; or, if none is running, add --force"
                 raise ConflictError(message, code="epoch.worker", hint=hint)
-            return await raise_epoch(runtime.store)
+            return await raise_epoch(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
 
     epoch = run(work())
     if as_json:
@@ -425,7 +450,7 @@ def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: 
             if runtime.store.facts is None:
                 raise UsageError("this store has no settings", code="store.facts")
             if off:
-                await turn_off(runtime.store)
+                await turn_off(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
             return await bus_of(runtime.store)
 
     bus = run(work())

@@ -6,6 +6,7 @@ Rule 2: checks on the graph of transitions run only if there is no error, becaus
 
 from __future__ import annotations
 
+from interlock.compiler.checks.access import check_access
 from interlock.compiler.checks.data import check_data
 from interlock.compiler.checks.effects import check_effects, lint_actions, lint_invokes, lint_sagas
 from interlock.compiler.checks.events import check_events
@@ -37,6 +38,7 @@ def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostic
     check_targets(report, graph)
     check_data(report)
     check_events(report)
+    check_access(report)
     check_effects(report, graph)
     lint_sizes(report)
     lint_names(report, graph)

@@ -539,7 +539,7 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        after_context = ("events", "script", "properties", "renamed", "removed")
+        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed")
         later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
@@ -600,6 +600,20 @@ DOCUMENT = Record(
             identity="in",
             order="kept",
             description="early (default): all fields at start; late: a state's own at its first entry.",
+        ),
+        Key(
+            name="create",
+            shape=Ref(name="create"),
+            identity="out",
+            order="kept",
+            description="Who may create entities; no principal may if any event has roles and this is missing.",
+        ),
+        Key(
+            name="read",
+            shape=Ref(name="read"),
+            identity="out",
+            order="kept",
+            description="Who may read entities; without it, every reader.",
         ),
         Key(
             name="events",

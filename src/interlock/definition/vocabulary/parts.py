@@ -52,6 +52,8 @@ from interlock.definition.vocabulary.names import (
     TEXT,
 )
 from interlock.model.document.document import (
+    Access,
+    Approvals,
     Document,
     EventType,
     Expect,
@@ -342,6 +344,49 @@ _FIELD_SHAPES: dict[str, Shape] = {
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),
+    "approvals": Record(
+        what="a mapping of approvals",
+        makes=Approvals,
+        keys=(
+            Key(
+                name="of",
+                shape=EVENT,
+                identity="in",
+                order="kept",
+                description="The event by which users approve.",
+                required=True,
+            ),
+            Key(
+                name="count",
+                shape=Number(whole=True, min=1),
+                identity="out",
+                order="kept",
+                description="How many different users must have sent it; 1 by default.",
+            ),
+            Key(
+                name="not",
+                field="without",
+                shape=ListOf(item=EVENT, what="a list of events"),
+                identity="in",
+                order="free",
+                description="The approval of a user who sent one of these events does not count.",
+            ),
+            Key(
+                name="since",
+                shape=EVENT,
+                identity="in",
+                order="kept",
+                description="Only approvals after the last event of this name count.",
+            ),
+            Key(
+                name="within",
+                shape=DURATION,
+                identity="out",
+                order="kept",
+                description="How long an approval counts; without it, until it is used.",
+            ),
+        ),
+    ),
     "event": Record(
         what="an event",
         makes=EventType,
@@ -369,6 +414,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 identity="out",
                 order="kept",
                 description="A policy that may also read `principal`.",
+            ),
+            Key(
+                name="approvals",
+                shape=Ref(name="approvals"),
+                identity="in",
+                order="kept",
+                description="How many other users must have approved it before.",
             ),
             Key(
                 name="dedupe",
@@ -728,7 +780,27 @@ SENSITIVE = OneOf(
     ),
 )
 
+_ACCESS_KEYS = (
+    Key(name="roles", shape=ROLES, identity="out", order="free", description="One of these roles is needed."),
+    Key(
+        name="permit",
+        shape=EXPRESSION,
+        identity="out",
+        order="kept",
+        description="A policy that reads `principal`, `entity`, and `event.data.context` or, for reading, `context`.",
+    ),
+    Key(
+        name="owner",
+        shape=FIELD,
+        identity="out",
+        order="kept",
+        description="The indexed context field with the id of the principal who may read it without a role.",
+    ),
+)
+
 _NOTE_SHAPES: dict[str, Shape] = {
+    "create": Record(what="who may create entities", makes=Access, keys=_ACCESS_KEYS[:2]),
+    "read": Record(what="who may read entities", makes=Access, keys=_ACCESS_KEYS),
     "removed": Record(
         what="a mapping of what was removed",
         makes=Removed,

@@ -125,6 +125,7 @@ class WorkflowEntity:
             Upgrades(host.charts, self.revisions, host.rules, rollouts),
             MessageSetting(None, self.clock),
             rollouts,
+            host.audit,
             tries_max=1,
         )
         self.mover = EntityMover(self.entities)
@@ -172,7 +173,8 @@ class WorkflowEntity:
         """Return why an Update is refused, which leaves no trace in the history; None when it is accepted."""
         self.clock.given_ms = call.request.time_ms
         try:
-            receipt = drive(self._asking.dry_run(self.entity, _request(call)))
+            sender = self.sender if call.request.authorized else self._asking
+            receipt = drive(sender.dry_run(self.entity, _request(call)))
         except InterlockError as error:
             return Answer(call.call, error=error_facts(error))
         finally:

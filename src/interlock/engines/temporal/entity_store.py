@@ -15,12 +15,12 @@ from typing import Any
 
 from interlock.engines.temporal.wire import Carried, CarriedWork, EntityView, KeyRecord, Page, StartedChild
 from interlock.errors import ArchivedError, CorruptionError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record, encode_record
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.limits import ENGINE_CARRIED_BYTES_MAX, ENGINE_KEYS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Definitions
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -154,16 +154,16 @@ class EntityStore(Store):
         raise _only_here()
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Retry dead work from its first attempt."""
         return audit is None and self.table.requeue_dead_letter(entity, work_id, now_ms=now_ms)
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Retry work that is not dead."""
         return audit is None and self.table.settle((settled,), now_ms=now_ms)[0]
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
         return audit is None and self.table.delete_work(entity, work_id)
 

@@ -8,6 +8,9 @@ are repeated without asking the policy, which may be another one by then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
 
 from interlock.engines.temporal.wire import Answer
 from interlock.kernel.step import Kernel
@@ -18,6 +21,7 @@ from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.revisions import KnownRevisions
 from interlock.runtime.upgrades import UpgradeRules
 from interlock.stores.definition_table import DefinitionTable
+from interlock.trust.audit import AuditRecorder
 
 HOST = "interlock.host"
 """The name under which a workflow finds the host of its process."""
@@ -61,4 +65,20 @@ class Host:
         self.definitions = LocalDefinitions()
         self.known = KnownRevisions.none()
         self.listed = ListedStates()
+        self.audit = AuditRecorder(None, self.clock)
         self.rules = UpgradeRules(ChartRegistry(()), "pinned")
+
+
+class Hosting(Interceptor):
+    """Gives workflows the host of their process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """Register the function by which a workflow asks for it."""
+        functions: Any = input.unsafe_extern_functions
+        functions[HOST] = lambda: self._host
+        return None

@@ -14,7 +14,6 @@ import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 from interlock.engines.temporal.address import Address, parse_address
 from interlock.errors import MissingExtraError, UnavailableError, UsageError
@@ -34,16 +33,10 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker import (
-    Interceptor,
-    UnsandboxedWorkflowRunner,
-    Worker,
-    WorkflowInboundInterceptor,
-    WorkflowInterceptorClassInput,
-)
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from interlock.engines.temporal.activities import EffectActivities, EntityActivities
-from interlock.engines.temporal.host import HOST, Host
+from interlock.engines.temporal.host import Host, Hosting
 from interlock.engines.temporal.search import KIND, REVISION, STATE, TAG
 from interlock.engines.temporal.store import TemporalStore
 from interlock.engines.temporal.wire import CONVERTER
@@ -144,18 +137,3 @@ async def start_worker(store: TemporalStore, given: EngineWorker) -> Callable[[]
         threads.shutdown(wait=False)
 
     return stop
-
-
-class Hosting(Interceptor):
-    """Gives workflows the host of their process."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def workflow_interceptor_class(
-        self, input: WorkflowInterceptorClassInput
-    ) -> type[WorkflowInboundInterceptor] | None:
-        """Register the function by which a workflow asks for it."""
-        functions: Any = input.unsafe_extern_functions
-        functions[HOST] = lambda: self._host
-        return None

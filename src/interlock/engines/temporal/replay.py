@@ -15,8 +15,7 @@ from msgspec import Struct
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from interlock.engines.temporal.host import Host
-from interlock.engines.temporal.opening import Hosting
+from interlock.engines.temporal.host import Host, Hosting
 from interlock.engines.temporal.wire import CONVERTER, SEND, Answer
 from interlock.engines.temporal.workflow import InterlockWorkflow
 from interlock.model.codec import encode

@@ -57,10 +57,10 @@ from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.record import JournalRecord
 from interlock.model.limits import ENGINE_LISTED_MAX, LEASE_MS
+from interlock.ports.audit import AuditLog
 from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import Definition, Edition, StoredDefinition
 from interlock.ports.engine import Engine, EngineRequest, EngineWorker
-from interlock.ports.refusals import RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
 from interlock.ports.store import (
     PAGE_MAX,
@@ -72,6 +72,7 @@ from interlock.ports.store import (
     EntityPage,
     EntityQuery,
     EntityRow,
+    EntityVerification,
     Itself,
     Loaded,
     Store,
@@ -102,6 +103,7 @@ class TemporalStore(Store):
     """The entities of a namespace."""
 
     engine = Itself[Engine]()
+    verification = Itself[EntityVerification]()
     definitions: _Definitions | None = None
 
     def __init__(self, client: Client, address: Address, mirror: Store | None, start: StartWorker) -> None:
@@ -121,14 +123,9 @@ class TemporalStore(Store):
         return None if self.mirror is None else self.mirror.statistics
 
     @property
-    def refusal_log(self) -> RefusalLog | None:
-        """That of the mirror."""
-        return None if self.mirror is None else self.mirror.refusal_log
-
-    @property
-    def refusal_history(self) -> RefusalHistory | None:
-        """That of the mirror."""
-        return None if self.mirror is None else self.mirror.refusal_history
+    def audit(self) -> AuditLog | None:
+        """That of the mirror: Temporal never sees what is refused."""
+        return None if self.mirror is None else self.mirror.audit
 
     # The engine
 
@@ -419,6 +416,24 @@ class TemporalStore(Store):
             lambda: handle.query(DEFINITION, result_type=CarriedDefinition), ids[0]
         )
         return found
+
+    # Verification
+
+    async def entity_names(self) -> None:
+        """Return None: `find` lists all entities."""
+
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """Return how a replay of the recorded histories of an entity, with the charts of this process, differs."""
+        if entity is None:
+            return ()
+        from interlock.engines.temporal.replay import replay_histories
+
+        runs = self.client.list_workflows(f"WorkflowId = {quoted(entity)}")
+        histories = [
+            await self.client.get_workflow_handle(entity, run_id=each.run_id).fetch_history() async for each in runs
+        ]
+        reports = await replay_histories(histories, self._charts)
+        return tuple(f"a replay of its history differs: {each.problem}" for each in reports if each.problem is not None)
 
     async def write_mirror(self, call: MirrorCall) -> None:
         """Write entries to the mirror. For an activity."""

@@ -20,8 +20,17 @@ from temporalio.converter import (
     EncodingPayloadConverter,
 )
 
-from interlock import errors
-from interlock.errors import InterlockError
+from interlock.errors import (
+    ConflictError,
+    CorruptionError,
+    DeniedError,
+    InterlockError,
+    InternalError,
+    NotFoundError,
+    RejectedError,
+    UnavailableError,
+    UsageError,
+)
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
@@ -282,10 +291,20 @@ def error_facts(error: InterlockError) -> ErrorFacts:
 
 def raised(facts: ErrorFacts) -> InterlockError:
     """Return the error that a value describes."""
-    found = getattr(errors, facts.kind, errors.InternalError)
-    if not (isinstance(found, type) and issubclass(found, InterlockError)):
-        found = errors.InternalError
-    try:
-        return found(facts.message, code=facts.code, hint=facts.hint)
-    except TypeError:  # a class with arguments of its own
-        return errors.RejectedError(facts.message, code=facts.code, hint=facts.hint)
+    return _ERRORS.get(facts.kind, InternalError)(facts.message, code=facts.code, hint=facts.hint)
+
+
+_ERRORS: dict[str, type[InterlockError]] = {
+    each.__name__: each
+    for each in (
+        ConflictError,
+        CorruptionError,
+        DeniedError,
+        InternalError,
+        NotFoundError,
+        RejectedError,
+        UnavailableError,
+        UsageError,
+    )
+}
+"""The errors that pass between processes, by the name of their class."""

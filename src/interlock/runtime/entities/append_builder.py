@@ -109,13 +109,16 @@ class AppendBuilder:
     ) -> WorkDelta:
         if not self._keeps_work:
             return NO_WORK
-        work, time_ms = NO_WORK, entry.event.at_ms
+        event = entry.event
+        work, time_ms = NO_WORK, event.at_ms
         if self._messages.is_on:
             is_quiet = entry.event.name == MOVED and entry.before == entry.after
             hidden = is_quiet or self._listed.is_hidden(kernel, entry)
-            work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
+            work = work_delta(
+                before, step, time_ms, published=entry, hidden=hidden, epoch=event.epoch, principal=event.principal
+            )
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
-            work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
+            work = work_delta(before, step, time_ms, epoch=event.epoch, principal=event.principal)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
 
 

@@ -14,6 +14,7 @@ connection: keys of effects would be used again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, JoinedStore, Loaded, Store
@@ -39,6 +41,7 @@ from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Rollouts
 from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
+from interlock.trust.audit import AuditRecorder, JoinedAudit
 
 _log = logging.getLogger("interlock.runtime")
 
@@ -46,10 +49,13 @@ _log = logging.getLogger("interlock.runtime")
 class ProcessState:
     """What a runtime knows of its store on every connection."""
 
-    def __init__(self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool) -> None:
+    def __init__(
+        self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool, authorizer: Authorizer | None = None
+    ) -> None:
         self.charts = charts
         self.clock = clock
         self.keeps_work = keeps_work
+        self.authorizer = authorizer
         self.listed = ListedStates()
         self.epoch: int | None = None
         self.is_closed = False
@@ -78,6 +84,7 @@ class Entities:
         upgrades: Upgrades,
         messages: MessageSetting,
         rollouts: Rollouts,
+        audit: AuditRecorder | JoinedAudit,
         *,
         tries_max: int,
     ) -> None:
@@ -89,6 +96,7 @@ class Entities:
         self.upgrades = upgrades
         self.messages = messages
         self.rollouts = rollouts
+        self.audit = audit
         self.tries_max = tries_max
         self.snapshots = SnapshotCache()
         self.mailboxes: Mailboxes = {}
@@ -98,7 +106,15 @@ class Entities:
 
     @classmethod
     def open(
-        cls, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool, upgrade: UpgradePolicy
+        cls,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        audit: AuditRecorder,
+        *,
+        messages: bool,
+        upgrade: UpgradePolicy,
+        authorizer: Authorizer | None = None,
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
@@ -107,25 +123,29 @@ class Entities:
         rules = UpgradeRules(charts if store.engine is None else ChartRegistry(()), upgrade)
         return cls(
             store,
-            ProcessState(charts, clock, keeps_work=store.work is not None),
+            ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
             revisions,
             Upgrades(charts, revisions, rules, rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
+            audit,
             tries_max=CONFLICT_RETRIES_MAX + 1,
         )
 
     # Transactions of callers
 
-    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Entities:
+    def on_transaction(self, store: JoinedStore, on_work: OnWork, loop: asyncio.AbstractEventLoop) -> Entities:
         """Return the entities for one call on a transaction of the caller: it tries once, and its cache starts empty.
+        `loop` is the event loop of the runtime.
 
         What it would read of the store apart from the entity is read by `prepare` before.
         """
         revisions = self.revisions.on_transaction(store)
         rollouts = self.rollouts.fixed()
         upgrades = self.upgrades.on_transaction(revisions, rollouts)
-        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, tries_max=1)
+        assert isinstance(self.audit, AuditRecorder)  # a transaction is joined from the own connection
+        audit = JoinedAudit(self.audit, loop)
+        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, audit, tries_max=1)
         joined.announcements.on_work(on_work)
         return joined
 

@@ -1,8 +1,8 @@
 """How an event is sent to an entity: load, step, append, retry. For callers' events, results, timers and messages.
 
 Rule 1: a refusal is given only on a fresh snapshot, and only when the key is unknown: the same send, repeated after the
-entity has moved on, is `duplicate`. The role check comes before everything else, so that a caller without the role
-cannot learn anything by guessing a key or a version.
+entity has moved on, is `duplicate`. The role check comes before the entity is loaded, so that a caller without the role
+cannot learn whether it exists, and nothing by guessing a key or a version.
 Rule 2: the work that a step creates is written in the append of its entry, where the store keeps work.
 Rule 3: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
 Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
@@ -18,13 +18,12 @@ or repeated.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.errors import ConflictError, RejectedError
+from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
 from interlock.model.event import Event
@@ -35,10 +34,11 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
 from interlock.model.refusal_text import EXISTS
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
-from interlock.ports.refusals import Refusal as RecordedRefusal
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
+    Decided,
+    EventPolicy,
     Refusal,
     TooLarge,
     WrongVersion,
@@ -50,9 +50,11 @@ from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.rollouts import order_of
-from interlock.trust.authorization import Authorizer
+from interlock.trust.audit import REFUSED, Attempt
+from interlock.trust.authorization import ChartPolicy
 
 
 class _Stamped(Struct, frozen=True, gc=False):
@@ -75,6 +77,7 @@ class EntitySender:
         self._mover = mover
         self._revisions = entities.revisions
         self._upgrades = entities.upgrades
+        self._permissions = Permissions(entities)
 
     async def create(
         self,
@@ -101,19 +104,22 @@ class EntitySender:
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
+        elif principal is not None:
+            asked = Event(CREATE, data, key=key, principal=principal, time_ms=entities.time.now_ms(), type="platform")
+            unseen = await self._permissions.refuse_creation(entity, asked)
+            if unseen is not None:
+                return unseen
         async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
-            kernel = await self.chart_for(entity, kernel)
+            kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
             try:
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
-            except RejectedError as error:
+            except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
-                if parent is None:  # a parent gets it as the error of its invoke
-                    await self.record_refusal(entity, event, "rejected", error.code, trace)
                 raise
             result = await entities.append(append, step)
             if isinstance(result, Appended):
@@ -124,7 +130,7 @@ class EntitySender:
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
 
-    async def chart_for(self, entity: str, kernel: Kernel) -> Kernel:
+    async def _chart_for(self, entity: str, kernel: Kernel) -> Kernel:
         """Return the chart on which a new entity starts, registered: that of a rollout, if its kind has one.
 
         `kernel` is the newest chart of this process, or an inline chart, which belongs to the chart around it.
@@ -147,7 +153,19 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        async with entities.turn(entity, request.priority):
+        turn = entities.turn(entity, request.priority)
+        if request.finishes is None and self._authorizes:
+            known = self._revisions.policies.get(entity.partition("/")[0])
+            if (
+                entities.process.authorizer is not None
+                or known is None
+                or known.is_restricted
+                or not 0 <= entities.time.now_ms() - known.checked_ms < POLICY_AGE_MS_MAX
+            ):
+                unseen = await self._permissions.refuse_unseen(entity, request)
+                if unseen is not None:
+                    return unseen
+        async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
@@ -160,24 +178,38 @@ class EntitySender:
                 await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
         raise too_many_conflicts(entity, "this event was applied")
 
-    def deliver(
+    async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Coroutine[Any, Any, Receipt]:
+    ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        return self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
+        request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        try:
+            receipt = await self.send(entity, request)
+        except InterlockError as error:
+            if finishes is None:  # of a result, the worker reports it when it gives up
+                await self._entities.audit.record_error(Attempt.of_event(entity, event), error)
+            raise
+        if receipt.outcome in REFUSED:
+            await self._entities.audit.record_receipt(Attempt.of_event(entity, event), receipt)
+        return receipt
 
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
+        unseen = await self._permissions.refuse_unseen(entity, request) if self._authorizes else None
+        if unseen is not None:
+            return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
-        await self._revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
-        decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, event, request)
+        decision = decide(kernel, snapshot, event, request, policy)
         if not is_denied_by_role(decision):
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
@@ -202,19 +234,17 @@ class EntitySender:
                 request = replace(request, expected=None)  # it was the version before the move
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        policy = self._revisions.policies.get(snapshot.kind)
-        if self._authorizes and (
-            policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX
-        ):
-            await self._revisions.authorizer(kernel)
-        decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, stamped.event, request)
+        decision = decide(kernel, snapshot, stamped.event, request, policy)
         if stamped.former_key is not None and not is_denied_by_role(decision):
             before = await find_former(entities.store, entity, stamped.former_key, stamped.event)
             if before is not None:
                 return before
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
-        return await self._refuse(kernel, snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision)
 
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
@@ -229,8 +259,7 @@ class EntitySender:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        await self._revisions.authorizer(kernel)
-        policy = self._policy(kernel, request)
+        policy = self._policy(kernel, request) if self._entities.process.authorizer is None else None
         if policy is not None and policy.role_refusal(stamped.event) is not None:
             return None
         found = await self._entities.store.load(snapshot.entity, key=stamped.key)
@@ -266,12 +295,18 @@ class EntitySender:
                     return _Stamped(event, *dedupe_key(event.name, value))
         return _Stamped(event, request.key, request.former_key)
 
-    def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
-        """Return the policy that applies; None for results of its work, and when every sender is allowed."""
+    def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
+        """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None or not self._authorizes:
             return None
-        authorizer = self._revisions.known_authorizer(kernel)
-        return None if authorizer.is_open else authorizer
+        policy = self._revisions.known_policy(kernel)
+        return None if policy.is_open else policy
+
+    async def _decided(self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest) -> Decided | None:
+        """Return what the authorizer of the program decides; None for results of its work."""
+        if request.finishes is not None:
+            return None
+        return Decided(await self._permissions.refusal_of(self._revisions.known_policy(kernel), event, snapshot))
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
@@ -282,7 +317,7 @@ class EntitySender:
                 kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error), request)
+            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
         result = await entities.append(append, step)
         if isinstance(result, Appended):
             return Receipt(
@@ -295,13 +330,11 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refuse(kernel, snapshot, stamped, expired, request)
+            return await self._refuse(kernel, snapshot, stamped, expired)
         assert isinstance(result, Conflict)
         return LOST
 
-    async def _refuse(
-        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal, request: SendRequest
-    ) -> Receipt | Lost:
+    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
         Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
@@ -318,21 +351,8 @@ class EntitySender:
         if isinstance(decision, WrongVersion):
             raise _wrong_version(snapshot)
         if isinstance(decision, TooLarge):
-            if request.finishes is None:  # of a result, the worker reports it when it gives up
-                await self.record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
-        receipt = build_receipt(kernel.chart, snapshot, event, decision)
-        await self.record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
-        return receipt
-
-    async def record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
-        """Record an attempt that changed nothing, where the store has a log for that."""
-        log = self._entities.store.refusal_log
-        if log is not None:
-            principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await log.record_refusals(
-                (RecordedRefusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
-            )
+        return build_receipt(kernel.chart, snapshot, event, decision)
 
 
 def _wrong_version(snapshot: Snapshot) -> ConflictError:

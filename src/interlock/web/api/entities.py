@@ -76,7 +76,9 @@ def _scope(kind: str, filters: ListQuery) -> str:
 async def list_entities(request: RequestContext) -> RowsView:
     """Return a page of the entities of a kind, those longest in their state first."""
     console, filters, kind = request.console, request.query, request.path("kind")
-    console.check_kind(request.user, kind)
+    console.check_shown(request.user, kind)
+    if filters.error is not None:
+        console.check_kind(request.user, kind)  # work is not listed by owner
     now_ms = console.clock.now_ms()
     cursor = console.cursors.decrypt(filters.after, _scope(kind, filters))
     query = entity_query(kind, filters, now_ms=now_ms, cursor=cursor)
@@ -84,9 +86,14 @@ async def list_entities(request: RequestContext) -> RowsView:
         if filters.error is not None:
             raise UsageError("`error` and `where` cannot be combined", code="where.malformed", hint="use one of them")
         query = msgspec.structs.replace(query, where=await _conditions(request, kind, filters.where))
-        page = await console.runtime.list(query)
+    if filters.error is not None:
+        page = await _find_by_error(request, query)
     else:
-        page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
+        narrowed = await console.runtime.permissions.narrow(query, request.user.principal)
+        if narrowed is None:
+            page = EntityPage(())
+        else:
+            page = await (console.store.find(query) if narrowed.where is None else console.runtime.list(narrowed))
     return RowsView(
         page.rows,
         now_ms,
@@ -211,9 +218,11 @@ async def _receipt_response(
 ) -> ReceiptView | Response:
     """Return the receipt, or a problem that contains it if the event was refused.
 
-    A user without the right `read` gets no states, effects or guards.
+    A user without the right `read`, or who may not read the entity, gets no states, effects or guards.
     """
-    may_read = "read" in request.user.rights
+    may_read = "read" in request.user.rights and (
+        receipt.version == 0 or await request.console.may_read(request.user, receipt.entity)
+    )
     view = await _receipt_view(request, receipt, may_read=may_read, dry_run=dry_run)
     if receipt.outcome not in ("rejected", "denied"):
         return view

@@ -101,9 +101,9 @@ async def get_entity(request: RequestContext) -> EntityView:
     """Return an entity now or at an earlier version, with the entry that led there."""
     console, entity = request.console, request.path("entity")
     kind = check_entity(entity)
-    console.check_kind(request.user, kind)
+    console.check_shown(request.user, kind)
     runtime = console.runtime
-    latest = await runtime.state(entity)
+    latest = await runtime.state(entity, reader=request.user.principal)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
     revisions, is_latest = runtime.revisions, shown.version == latest.version
@@ -116,8 +116,10 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal, await revisions.authorizer(stepping))
-    p95 = await dwell_p95(runtime, kind) if is_latest else {}
+        policy = await revisions.policy(stepping)
+        now_ms = console.clock.now_ms()
+        accepted = acceptances(stepping, shown, request.user.principal, policy, time_ms=now_ms)
+    p95 = await dwell_p95(runtime, kind) if is_latest and request.may_see(kind) else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
         entity=entity,
@@ -220,13 +222,14 @@ async def _work(request: RequestContext, entity: str, mask: ChartMask | None) ->
 async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     """Return for each event whether the entity accepts it now, and why not."""
     entity = request.path("entity")
-    request.console.check_kind(request.user, check_entity(entity))
+    request.console.check_shown(request.user, check_entity(entity))
     runtime = request.console.runtime
-    snapshot = await runtime.state(entity)
+    snapshot = await runtime.state(entity, reader=request.user.principal)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     request.console.check_chart(request.user, kernel.chart)
-    policy = await runtime.revisions.authorizer(kernel)
-    found = acceptances(kernel, snapshot, request.user.principal, policy)
+    policy = await runtime.revisions.policy(kernel)
+    now_ms = request.console.clock.now_ms()
+    found = acceptances(kernel, snapshot, request.user.principal, policy, time_ms=now_ms)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 
@@ -269,9 +272,9 @@ async def get_journal(request: RequestContext) -> JournalView:
     """Return verified entries of an entity."""
     entity, query = request.path("entity"), request.query
     kind = check_entity(entity)
-    request.console.check_kind(request.user, kind)
+    request.console.check_shown(request.user, kind)
     runtime = request.console.runtime
-    latest = await runtime.state(entity)
+    latest = await runtime.state(entity, reader=request.user.principal)
     last = latest.version if query.before is None else min(latest.version, query.before - 1)
     after = max(0, last - query.limit) if query.after is None else query.after
     limit = query.limit if query.after is not None else max(0, last - after)

@@ -57,8 +57,8 @@ async def entity_stream(request: RequestContext) -> StreamingResponse:
     """Stream the entries of an entity as they are written."""
     entity = request.path("entity")
     kind = check_entity(entity)
-    request.console.check_kind(request.user, kind)
-    snapshot = await request.console.runtime.state(entity)
+    request.console.check_shown(request.user, kind)
+    snapshot = await request.console.runtime.state(entity, reader=request.user.principal)
     after = _last_version(request.http)
     after = request.query.after if after is None else after
     after = snapshot.version if after is None else after
@@ -79,7 +79,8 @@ async def _entries(request: RequestContext, entity: str, after: int, latest: int
         after = latest
     else:
         yield _event("hello", {"version": latest})
-    async with aclosing(_with_heartbeats(request, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
+    watching = runtime.watch(entity, after=after, poll_ms=POLL_MS, reader=request.user.principal)
+    async with aclosing(_with_heartbeats(request, watching)) as entries:
         async for entry in entries:
             if entry is None:
                 yield b": still here\n\n"

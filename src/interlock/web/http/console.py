@@ -11,19 +11,21 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-from interlock.errors import DeniedError, UnavailableError
+from interlock.errors import DeniedError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
+from interlock.ports.authorizer import Allow, AuthorizationRequest
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
+from interlock.trust.authorization import ChartPolicy
 from interlock.trust.masking import ChartMask
 from interlock.web.auth import Authentication, User
 from interlock.web.http.cursors import CursorCipher
@@ -113,6 +115,8 @@ class Console:
             return
         self._learned_ms = now_ms
         with suppress(UnavailableError):
+            for kind in self.runtime.charts.every_kind():
+                await self.runtime.revisions.newest_policy(kind)
             for each in await definitions.list_definitions():
                 known = self._stored.setdefault(each.kind, {})
                 if not any(kernel.chart.is_revision(each.revision) for kernel in known.values()):
@@ -120,6 +124,8 @@ class Console:
                         kernel = await self.runtime.revisions.for_reading(each.kind, each.revision)
                         known[kernel.chart.revision] = kernel
                         self._visible.clear()
+            for kind in self._stored:
+                await self.runtime.revisions.newest_policy(kind)
 
     def revisions(self, kind: str) -> dict[str, Kernel]:
         """The charts of a kind that this process has or that the store has, by revision; own charts are the last."""
@@ -154,7 +160,29 @@ class Console:
         return self.kernel(kind, revision).chart
 
     def may_see(self, user: User, kind: str) -> bool:
-        """Whether a user may see a kind.
+        """Whether a user may see all entities of a kind, so that counts, work and charts disclose nothing."""
+        return self._shows(user, kind) and self._reads_all(user, kind)
+
+    def _reads_all(self, user: User, kind: str) -> bool:
+        """Whether the `read` of a kind lets a user read every entity of it."""
+        authorizer, known = self.runtime.permissions.authorizer, self.runtime.revisions.policies.get(kind)
+        policy = None if known is None else known.newest
+        if policy is None and (loaded := self.revisions(kind)):
+            policy = ChartPolicy(list(loaded.values())[-1].chart)
+        asked = AuthorizationRequest(action="read", kind=kind, entity=None, principal=user.principal, rules=policy)
+        decision = asked.by_chart() if authorizer is None else authorizer.decide(asked)
+        return isinstance(decision, Allow) and not decision.where
+
+    async def may_read(self, user: User, entity: str) -> bool:
+        """Whether a user may read an entity."""
+        try:
+            await self.runtime.permissions.check_reader(entity, user.principal)
+        except (DeniedError, NotFoundError):
+            return False
+        return True
+
+    def _shows(self, user: User, kind: str) -> bool:
+        """Whether nothing of a kind is hidden from a user.
 
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
         A kind without a known chart needs it, too, because its hidden states are unknown.
@@ -190,6 +218,14 @@ class Console:
         if not self.may_see(user, kind):
             raise self._unknown_kind(user, kind)
 
+    def check_shown(self, user: User, kind: str) -> None:
+        """Raise as `check_kind` does, but not for a kind of which a user may read some entities or none.
+
+        For endpoints that pass the user as the reader, or send.
+        """
+        if not self._shows(user, kind):
+            raise self._unknown_kind(user, kind)
+
     def _unknown_kind(self, user: User, kind: str) -> HttpProblem:
         visible = [each for each in self.kinds() if self.may_see(user, each)]
         error = unknown_kind(kind, visible)
@@ -203,8 +239,8 @@ class Console:
             raise self._unknown_kind(user, chart.kind)
 
     def check_writable(self, user: User, kind: str) -> None:
-        """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
-        self.check_kind(user, kind)
+        """Raise as `check_shown` does, and DeniedError for a kind that only the console itself writes."""
+        self.check_shown(user, kind)
         if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
 

@@ -6,6 +6,8 @@ Rule 2: a request with a session cookie must also carry the session's CSRF token
 of a host, and the server on another port must not be able to use it. A write with a cookie must carry our own Origin,
 too. A request with an API key needs neither, because no browser adds a key automatically.
 Rule 3: the body is read after the caller is authenticated; where no authentication is needed, it is short.
+Rule 4: a refusal that the runtime has not recorded is recorded here (`_record`): a missing right or token, a read-only
+console, a rate, an invalid write. Of callers who show no user, attempts are counted only.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from interlock.errors import DeniedError, UsageError
+from interlock.errors import DeniedError, InterlockError, UnavailableError, UsageError
+from interlock.model.audit import HTTP_EVENT
+from interlock.model.codec import UNDECODABLE
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
+from interlock.trust.audit import Attempt
 from interlock.trust.disclosure import is_withheld
 from interlock.web.auth import Session, User
 from interlock.web.http.console import Console
@@ -99,12 +104,14 @@ class EndpointApp:
         self._headers = [(b"content-type", endpoint.media.encode()), (b"cache-control", b"no-store")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
         try:
-            answer = await _handle(self._console, self._endpoint, Request(scope, receive))
-        except Exception as error:  # noqa: BLE001 - the edge: every error becomes a response
+            answer = await _handle(self._console, self._endpoint, request)
+        except Exception as raised:  # noqa: BLE001 - the edge: every error becomes a response
+            error = await _record(self._console, self._endpoint, request, raised)
             status, body = problem_of(error)
             if body["code"] == "internal":
-                _log.exception("a request failed", extra={"endpoint": self._endpoint.path})
+                _log.error("a request failed", exc_info=error, extra={"endpoint": self._endpoint.path})
             elif is_withheld(error):
                 _log.info("a request was refused", extra={"code": body["code"], "error": str(error)})
             answer = problem_response(status, body)
@@ -124,6 +131,9 @@ def route(console: Console, endpoint: Endpoint) -> Route:
 async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Response | bytes:
     """Return the handler's response, or its result as JSON."""
     user, session = _authorize(console, endpoint, http)
+    audit = console.runtime.audit
+    if audit.throttled and endpoint.is_write:
+        audit.check(_attempt(endpoint, http, user))
     if endpoint.is_write and console.read_only and not endpoint.read_only:
         raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
     request = RequestContext(
@@ -137,6 +147,33 @@ async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Respon
     await console.learn_definitions()
     answer = await endpoint.handler(request)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
+
+
+async def _record(console: Console, endpoint: Endpoint, http: Request, error: Exception) -> Exception:
+    """Record a refusal, if the runtime has not done so. Return the error, or the one that its row cannot be written."""
+    status, body = problem_of(error)
+    if not 400 <= status < 500 or (isinstance(error, InterlockError) and error.is_recorded):
+        return error
+    user: User | None = http.scope.get(_CALLER)
+    code = str(body["code"])
+    try:
+        if user is None or not user.name:
+            if status in (401, 403, 429):
+                address = "" if http.client is None else http.client.host
+                await console.runtime.audit.record_stranger(code=code, address=address)
+        elif endpoint.is_write or status in (403, 429):
+            outcome = "denied" if status in (403, 429) else "rejected"
+            await console.runtime.audit.record(_attempt(endpoint, http, user), outcome=outcome, reason=code)
+    except UnavailableError as failure:
+        return failure
+    return error
+
+
+def _attempt(endpoint: Endpoint, http: Request, user: User) -> Attempt:
+    """Return a request as an attempt: its method and path, on the entity that the path names."""
+    given = http.path_params
+    entity = given.get("entity") or given.get("kind") or ""
+    return Attempt(entity, f"{HTTP_EVENT} {endpoint.method} {endpoint.path}", user.principal)
 
 
 async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
@@ -156,15 +193,22 @@ async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+_CALLER = "interlock.caller"
+"""Where the scope of a request has the user whom its key or cookie names."""
+
 ANONYMOUS = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
 def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
     """Return the user who sent the request. Raises HttpProblem if there is none, DeniedError if a right is missing."""
     cookie_session = _cookie_session(console, http)
+    if cookie_session is not None:
+        http.scope[_CALLER] = cookie_session.user
     if endpoint.is_write and (cookie_session is not None or endpoint.right is None):
         _check_origin(console, http)
     user, session = authenticate(console, http)
+    if user is not None:
+        http.scope[_CALLER] = user
     if endpoint.right is None:
         return user or ANONYMOUS, session
     if endpoint.is_write and cookie_session is not None and session is None:
@@ -231,7 +275,7 @@ def _decode_body(body: bytes, shape: type[T]) -> T:
 def _decode(decode: Callable[[], T], what: str) -> T:
     try:
         return decode()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _malformed(what, str(error)) from None
 
 

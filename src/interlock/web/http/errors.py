@@ -25,6 +25,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.model.audit import FLOOD
 from interlock.model.codec import encode
 from interlock.operate.jobs.runner import TooManyJobsError
 from interlock.trust.disclosure import UNEXPECTED, public_text
@@ -60,6 +61,8 @@ def problem_of(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, HttpProblem):
         return error.status, problem_body(error.status, error.title, error.detail, code=error.code, hint=error.hint)
     if isinstance(error, InterlockError):
+        if error.code == FLOOD:
+            return 429, problem_body(429, "Too many refused requests", error.message, code=FLOOD, hint=error.hint)
         for kind, status, title in _STATUSES:
             if isinstance(error, kind):
                 detail, hint = public_text(error)

@@ -52,6 +52,8 @@ CALLER_MODULES = (
 OTHER_MODULES = {
     "argument.unknown": {"model/arguments.py"},
     "conflict.retries": {"runtime/entities/conflicts.py"},
+    "entity.reserved": {"runtime/requests.py"},
+    "read.denied": {"runtime/entities/permissions.py"},
     "context.missing": {"kernel/first_context.py"},
     "context.refused": {"kernel/first_context.py", "model/json_value.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
@@ -71,7 +73,7 @@ OTHER_MODULES = {
     "snapshot.size": {"runtime/entities/append_builder.py"},
     "where.malformed": {"model/conditions.py", "ports/store.py"},
     "where.range": {"model/conditions.py"},
-    "where.value": {"model/conditions.py"},
+    "where.value": {"model/conditions.py", "runtime/entities/permissions.py"},
     "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
 }
 """Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no
