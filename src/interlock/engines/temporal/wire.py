@@ -50,8 +50,8 @@ most a second."""
 SEND, RECEIVE = "send", "receive"
 """Updates: an event of a caller, and an event of another entity."""
 
-LOOK, READ, WORK, DEFINITION = "look", "read", "work", "definition"
-"""Queries: the entity, its entries, its work, and the definition that it runs on."""
+LOOK, READ, DEFINITION = "look", "read", "definition"
+"""Queries: the entity, its entries, and the definition that it runs on."""
 
 EFFECT, DELIVER, CHILD = "interlock.effect", "interlock.deliver", "interlock.child"
 EXAMINE, MIRROR = "interlock.examine", "interlock.mirror"

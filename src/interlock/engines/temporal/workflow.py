@@ -22,12 +22,10 @@ from interlock.engines.temporal.wire import (
     RECEIVE,
     REFUSED,
     SEND,
-    WORK,
     WORKFLOW,
     Answer,
     Call,
     CarriedDefinition,
-    CarriedWork,
     Delivered,
     Delivery,
     EntityView,
@@ -126,11 +124,6 @@ class InterlockWorkflow:
     def read(self, after: int, limit: int) -> Page:
         """Return entries."""
         return self._entity.store.page(after, limit)
-
-    @workflow.query(name=WORK)
-    def work(self) -> tuple[CarriedWork, ...]:
-        """Return the work of the entity."""
-        return self._entity.carried().work
 
     @workflow.query(name=DEFINITION)
     def definition(self) -> CarriedDefinition | None:
