@@ -79,6 +79,9 @@ def check_engine(kernels: Iterable[Kernel], *, bus: bool, moves: bool) -> None:
     if moves:
         raise _unsupported("upgrade='safe'", "entities finish on their revision; create new ones on the new chart")
     for each in kernels:
+        if each.personal is not None:
+            hint = "use a store such as sqlite: or postgresql: for this chart"
+            raise _unsupported(f"personal data, which `{each.chart.kind}` declares", hint)
         if each.chart.upgrade == "safe":
             raise _unsupported(f"`upgrade: safe` of `{each.chart.kind}`", "write `upgrade: pinned` in the chart")
 

@@ -90,7 +90,9 @@ async def test_the_authorizer_of_the_program_decides_on_the_version_that_is_step
     asked: list[int] = []
 
     class OnlyTen:
-        async def authorize(self, request: AuthorizationRequest) -> Decision:
+        is_async = False
+
+        def decide(self, request: AuthorizationRequest, /) -> Decision:
             if request.snapshot is None or request.action != "send":
                 return Allow()
             asked.append(request.snapshot.version)

@@ -141,10 +141,10 @@ class EffectActivities:
                 work.update(replace(work.claim, cancelled=True))
 
     async def _beat(self, work: RunningWork, before: Beat) -> None:
-        while True:  # it is cancelled when the attempt ends
+        while True:  # it is cancelled when the attempt ends; one that ends sooner gives no heartbeat
+            await asyncio.sleep(self._beat_s)
             facts = work.facts() or before.facts
             activity.heartbeat(replace(before, facts=facts))
-            await asyncio.sleep(self._beat_s)
 
 
 class EntityActivities:
@@ -220,6 +220,10 @@ class _NoDelivery:
     async def has_chart(self, entity: str) -> bool:
         """Return True: the workflow has it."""
         return bool(entity)
+
+    async def opened(self, value: Any) -> Any:
+        """Return the input as it is: charts with personal data do not run on an engine."""
+        return value
 
     async def deliver(self, *_: Any, **__: Any) -> Receipt:
         """Raise UsageError."""
