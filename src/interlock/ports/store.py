@@ -21,12 +21,14 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
+from interlock.ports.data_keys import DataKeys
 from interlock.ports.definitions import Definitions
+from interlock.ports.engine import Engine
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.projections import Projections
-from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
@@ -311,6 +313,11 @@ class Store(Protocol):
         return None
 
     @property
+    def data_keys(self) -> DataKeys | None:
+        """The keys of personal data. Without them, a chart with personal data is refused."""
+        return None
+
+    @property
     def facts(self) -> StoreFacts | None:
         """Settings that every process of the store follows."""
         return None
@@ -331,13 +338,8 @@ class Store(Protocol):
         return None
 
     @property
-    def refusal_log(self) -> RefusalLog | None:
-        """Records refused attempts."""
-        return None
-
-    @property
-    def refusal_history(self) -> RefusalHistory | None:
-        """Reads refused attempts back."""
+    def audit(self) -> AuditLog | None:
+        """Records attempts that no journal records, and what operators did."""
         return None
 
     @property
@@ -380,6 +382,11 @@ class Store(Protocol):
         """Writes in a transaction of the caller."""
         return None
 
+    @property
+    def engine(self) -> Engine | None:
+        """The system of another vendor that runs the entities; without one, our own driver does."""
+        return None
+
     async def append(self, append: Append) -> AppendResult:
         """Write one step, if the entity is still at the expected version and its key is new."""
 
@@ -413,10 +420,6 @@ class JoinedStore(Store, Protocol):
     @property
     def mark(self) -> object | None:
         """What the call has written, by which `Joins` recognizes the transaction; None: nothing."""
-
-    @property
-    def refusals(self) -> Sequence[Refusal]:
-        """The refusals of the call. They are recorded outside the transaction, which may be rolled back."""
 
     async def lock(self, entities: Sequence[str]) -> None:
         """Lock entities, in an order that is the same for every caller. Unknown ones are skipped."""

@@ -98,7 +98,7 @@ class Consumer:
         ordered: bool = False,
         dead_letters: Bus | None = None,
     ) -> None:
-        check_principal(principal)
+        check_principal(principal, now_ms=runtime.clock.now_ms())
         self.counts: Counter[str] = Counter()
         self._source = source
         self._runtime = runtime
@@ -282,7 +282,9 @@ class Consumer:
             except NotFoundError as error:
                 if delivery.create is None or error.code != "entity.unknown":
                     raise
-            await self._runtime.create(delivery.entity, delivery.create, **fields)
+            created = await self._runtime.create(delivery.entity, delivery.create, **fields)
+            if created.outcome == "denied":
+                return created
 
     async def _wait(self, failures: int) -> None:
         """Wait before the next try. Raises `_Stopped` when the intake stops meanwhile."""

@@ -14,13 +14,15 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.errors import ArchivedError, UnavailableError, UsageError
+from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
 from interlock.model.entity_id import kind_of
-from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.journal_feed import (
@@ -32,7 +34,6 @@ from interlock.ports.journal_feed import (
     read_numbered_cursor,
 )
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
-from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
@@ -54,6 +55,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
+from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -101,11 +103,10 @@ class MemoryStore:
     leases = Itself[Leases]()
     clock_stamps = Itself[ClockStamps]()
     statistics = Itself[Statistics]()
-    refusal_log = Itself[RefusalLog]()
-    refusal_history = Itself[RefusalHistory]()
+    audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
     journal_feed = Itself[JournalFeed]()
-    journal_archive = verification = wakeups = field_indexes = joins = projections = None
+    journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
     server_clock = False
@@ -119,9 +120,10 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self.data_keys = MemoryKeys()
         self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
-        self.refusals: list[Refusal] = []
+        self._audit: list[AuditRecord] = []
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
 
@@ -228,17 +230,41 @@ class MemoryStore:
             snapshot.ended,
         )
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Record refusals."""
+    first_audit_head = first_head("")
+
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit."""
         await self._take_turns()
         with self._lock:
             self._check_open()
-            self._refuse(refusals)
+            self._append_audit(rows)
 
-    def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
-        self.refusals += refusals
-        for each in refusals:
-            self._statistics.count_refusal(each)
+    def _append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        for row in rows:
+            stored = self._entities.get(row.entity) if row.wants_states else None
+            if stored is not None:
+                row = replace(row, state_from=stored.snapshot.configuration)  # noqa: PLW2901 - the same row, completed
+            head = self._audit[-1].head if self._audit else first_head("")
+            self._audit.append(build_record(row, sequence=len(self._audit) + 1, previous=head))
+            self._statistics.count_refusal(row)
+
+    async def audit_before(
+        self, sequence: int | None, *, actor: str | None = None, limit: int = 50
+    ) -> tuple[AuditRecord, ...]:
+        """Rows of the audit before a number, newest first."""
+        with self._lock:
+            end = len(self._audit) if sequence is None else max(0, sequence - 1)
+            found = [each for each in self._audit[:end] if actor is None or each.actor == actor]
+        return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
+
+    async def audit_after(self, sequence: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Rows of the audit after a number, in order."""
+        with self._lock:
+            return tuple(self._audit[sequence : sequence + max(1, min(limit, PAGE_MAX))])
+
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
+        """No rows: a store in memory has no earlier release."""
+        return ()
 
     # Statistics: computed from all entities; only rates and dwell times are recorded
 
@@ -283,19 +309,6 @@ class MemoryStore:
             self._check_open()
             return self._statistics.last_seen(kind)
 
-    async def refusals_before(
-        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
-    ) -> tuple[RefusalRow, ...]:
-        """Refusals before a sequence number, newest first."""
-        end = len(self.refusals) if sequence is None else max(0, sequence - 1)
-        rows = (RefusalRow(number, each) for number, each in enumerate(self.refusals[:end], start=1))
-        found = [each for each in rows if principal is None or each.refusal.principal == principal]
-        return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
-
-    async def verify_refusals(self) -> RefusalVerification:
-        """Count the refusals. There is no chain to verify: no other process can write here."""
-        return RefusalVerification(len(self.refusals))
-
     async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         with self._lock:
@@ -321,9 +334,10 @@ class MemoryStore:
         with self._lock:
             return dict(self._facts)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
         with self._lock:
+            self._append_audit(() if audit is None else (audit,))
             self._facts.pop(name, None)
             if value is not None:
                 self._facts[name] = value
@@ -351,10 +365,10 @@ class MemoryStore:
                 raise cursor_ahead(start, len(self._feed))
             end = min(start + limit, len(self._feed))
             entries = tuple(
-                FeedEntry(entity, entry, numbered_cursor(SCHEME, number))
+                FeedEntry(entity, record.entry, numbered_cursor(SCHEME, number), record.head)
                 for number, (entity, version) in enumerate(self._feed[start:end], start=start + 1)
                 if (kinds is None or kind_of(entity) in kinds)
-                and (entry := self._entry(self._entities[entity], version)) is not None
+                and (record := self._record(self._entities[entity], version)) is not None
             )
             return FeedPage(entries, numbered_cursor(SCHEME, end), is_last=end == len(self._feed))
 
@@ -363,15 +377,15 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             for number, (entity, version) in enumerate(self._feed):
-                entry = self._entry(self._entities[entity], version)
-                if entry is not None and entry.event.time_ms >= time_ms:
+                record = self._record(self._entities[entity], version)
+                if record is not None and record.entry.event.time_ms >= time_ms:
                     return numbered_cursor(SCHEME, number)
             return numbered_cursor(SCHEME, len(self._feed))
 
     @staticmethod
-    def _entry(stored: _StoredEntity, version: int) -> Entry | None:
-        """Return an entry; None when it was released to an archive."""
-        return None if version <= stored.released else stored.records[version - stored.released - 1].entry
+    def _record(stored: _StoredEntity, version: int) -> JournalRecord | None:
+        """Return a record; None when it was released to an archive."""
+        return None if version <= stored.released else stored.records[version - stored.released - 1]
 
     # Work
 
@@ -400,27 +414,27 @@ class MemoryStore:
         return await self._on_work(lambda work: work.list_work(query))
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Retry dead work from its first attempt."""
         return await self._acted(lambda work: work.requeue_dead_letter(entity, work_id, now_ms=now_ms), audit)
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Retry work that is not dead."""
         return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
         return await self._acted(lambda work: work.delete_work(entity, work_id), audit)
 
-    async def _acted(self, act: Callable[[WorkTable], bool], audit: Refusal | None) -> bool:
+    async def _acted(self, act: Callable[[WorkTable], bool], audit: AuditRow | None) -> bool:
         """Perform an operator's action and record who requested it, under one lock."""
         await self._take_turns()
         with self._lock:
             self._check_open()
             done = act(self._work)
             if done and audit is not None:
-                self._refuse((audit,))
+                self._append_audit((audit,))
             return done
 
     async def save_details(self, claim: Claim, error: Any) -> bool:

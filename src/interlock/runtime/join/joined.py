@@ -59,7 +59,6 @@ class JoinCalls:
         self._joins = joins
         self._requests_on = requests_on
         self._watch = CommitWatch(joins, entities)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Wait for no transaction any more."""
@@ -67,6 +66,8 @@ class JoinCalls:
 
     def is_prepared(self, entity: object) -> bool:
         """Whether `prepare` has nothing to do."""
+        if self._entities.process.vault is not None:
+            return False  # the data key of the entity may have to be read
         return self._entities.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
     async def prepare(self, entity: object) -> None:
@@ -76,15 +77,13 @@ class JoinCalls:
         """
         if not self.is_prepared(entity):
             await self._entities.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+            await self._entities.prepare_keys(str(entity))
 
     async def send(self, adapter: Adapter, entity: str, call: Call, *, wait: bool) -> Receipt:
         """Make a call on the transaction of a connection."""
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
-        try:
-            receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
-        finally:
-            self._report_refusals(store)
+        receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
         if store.mark is not None:
             write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False)
             write.is_reported = adapter.on_commit(lambda: self._in_loop(self._watch.committed, write))
@@ -110,17 +109,6 @@ class JoinCalls:
     def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, write)
-
-    def _report_refusals(self, store: JoinedStore) -> None:
-        if store.refusals and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._record_refusals, store)
-
-    def _record_refusals(self, store: JoinedStore) -> None:
-        log = self._entities.store.refusal_log
-        assert log is not None, "a store that can be joined records refusals"
-        task = self.loop.create_task(log.record_refusals(tuple(store.refusals)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _sending(entity: str, event: str | Model, payload: Any, options: SendOptions) -> Call:

@@ -29,13 +29,14 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.audit import AuditRecord, AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
 from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.leases import Downtime, Lease, Leases
-from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -57,6 +58,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
+from interlock.stores.key_file import SUFFIX, KeyFile
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
 from interlock.stores.wakeup_pipes import WakeupPipes
@@ -81,11 +83,11 @@ class FileStore:
 
     work = Itself[WorkQueue]()
     leases = Itself[Leases]()
-    refusal_log = Itself[RefusalLog]()
+    audit = Itself[AuditLog]()
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = field_indexes = joins = projections = None
+    clock_stamps = statistics = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
@@ -111,6 +113,8 @@ class FileStore:
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
         is_real = fs is None or isinstance(fs, OperatingSystem)
         self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
+        place = Path(os.path.realpath(root))
+        self.data_keys = KeyFile(place.with_name(place.name + SUFFIX), tenant) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
@@ -189,9 +193,28 @@ class FileStore:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         return await self._in_thread(lambda: self._store.release_journal(entity, version=version, archive=archive))
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Record refusals, best effort."""
-        await self._in_thread(lambda: self._store.record_refusals(refusals))
+    @property
+    def first_audit_head(self) -> str:
+        """The head before the first row."""
+        return self._store.audit.first_head
+
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit, with one flush for those who wait at the same time."""
+        await self._in_thread(lambda: self._store.append_audit(rows))
+
+    async def audit_before(
+        self, sequence: int | None, *, actor: str | None = None, limit: int = 50
+    ) -> tuple[AuditRecord, ...]:
+        """Rows of the audit before a number, newest first."""
+        return await self._in_thread(lambda: self._store.audit.rows_before(sequence, actor=actor, limit=limit))
+
+    async def audit_after(self, sequence: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Rows of the audit after a number, in order."""
+        return await self._in_thread(lambda: self._store.audit.rows_after(sequence, limit=limit))
+
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
+        """No rows: earlier releases had no chain here."""
+        return ()
 
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""
@@ -201,9 +224,9 @@ class FileStore:
         """Return all facts."""
         return await self._in_thread(self._facts.read)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
-        await self._in_thread(lambda: self._facts.save(name, value))
+        await self._in_thread(lambda: self._facts.save(name, value, audit=audit))
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """The entries after a cursor; those of one entity in the order of their versions."""
@@ -271,18 +294,18 @@ class FileStore:
         return await self._in_thread(lambda: self._dispatcher.list_work(query))
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Retry dead work from its first attempt."""
         return await self._in_thread(
             lambda: self._dispatcher.requeue_dead_letter(entity, work_id, now_ms=now_ms, audit=audit)
         )
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
         """Retry work that is not dead; False when it changed meanwhile."""
         return await self._in_thread(lambda: self._dispatcher.requeue(settled, audit=audit))
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
         return await self._in_thread(lambda: self._dispatcher.delete_work(entity, work_id, audit=audit))
 
@@ -297,6 +320,8 @@ class FileStore:
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
+        if self.data_keys is not None:
+            self.data_keys.close()
         self._threads.close()
         self._dispatcher.close()
         self._leases.close()

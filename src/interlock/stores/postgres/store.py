@@ -23,17 +23,18 @@ from typing import TypeVar
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.backoff import Backoff
 from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedPage, JournalFeed
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.audit import AuditWriter
 from interlock.stores.postgres.commit import SELECT_LOADED
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
@@ -44,6 +45,7 @@ from interlock.stores.postgres.connection import (
     run_questions,
     translate_error,
 )
+from interlock.stores.postgres.data_keys import PostgresKeys
 from interlock.stores.postgres.feed import cursor_at, read_feed
 from interlock.stores.postgres.joined import (
     ENDS,
@@ -57,7 +59,6 @@ from interlock.stores.postgres.joined import (
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.projections import PostgresProjections
-from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.postgres.wakeups import PostgresWakeups
@@ -87,18 +88,18 @@ T = TypeVar("T")
 
 
 class LoopConnections:
-    """The part of a store that belongs to one event loop: connections, queues of steps and refusals, statistics."""
+    """The part of a store that belongs to one event loop: connections, queues of steps and of the audit, statistics."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.pool = ConnectionPool(address)
         self.statistics = StatisticsWriter(self.pool)
         self.writer = Writer(self.pool, self.statistics)
-        self.refusals = RefusalWriter(self.pool)
+        self.audit = AuditWriter(self.pool)
 
     async def close(self) -> None:
         """Finish what is in progress, then close the connections."""
         await self.writer.drain()
-        await self.refusals.drain()
+        await self.audit.drain()
         await self.statistics.drain()
         await self.pool.close()
 
@@ -115,6 +116,11 @@ class PostgresStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
         self.joins = None if identity is None else PostgresJoins(database, identity)
+
+    @property
+    def data_keys(self) -> PostgresKeys:
+        """The keys of personal data, in a table."""
+        return PostgresKeys(self.database)
 
     @property
     def projections(self) -> PostgresProjections:
@@ -229,11 +235,11 @@ class PostgresDatabase:
             raise UsageError(f"a new entity has no claims: `{append.entity}`", code="append.fence")
         return await self.connections().writer.submit(append)
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; they are written soon."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit, together with those of other callers."""
         mine = self.connections()
-        mine.refusals.add(refusals)
-        mine.statistics.count_refusals(refusals)
+        await mine.audit.append(rows)
+        mine.statistics.count_refusals(rows)
 
     async def find_entity(self, entity: str, key: str | None) -> tuple[int, int, bytes, int | None] | None:
         """Return version, time of the last entry, snapshot, and the version that used the key; None: no such entity."""

@@ -18,17 +18,18 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
 from interlock.errors import CorruptionError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
 from interlock.ports.journal_feed import FeedEntry, FeedPage, JournalFeed
 from interlock.ports.projections import ProjectionStatus, Projector
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread, in_thread_or_here
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
+from interlock.stores.key_file import SUFFIX, KeyFile
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.join_errors import other_database_error
@@ -104,11 +105,18 @@ class SqliteStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, WakeupPipes(database.path, tenant, release))
         self.joins = SqliteJoins(database)
+        file = database.path.with_name(database.path.name + SUFFIX)
+        self.data_keys = KeyFile(file, tenant if prefix is None else f"{prefix}:{tenant}")
 
     @property
     def projections(self) -> SqliteProjections:
         """Positions of projections, in the transaction of what they write."""
         return SqliteProjections(self)
+
+    async def close(self) -> None:
+        """Finish what is queued, then close all connections."""
+        await super().close()
+        self.data_keys.close()
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor, in the order of their commits."""
@@ -212,10 +220,10 @@ class SqliteDatabase:
         self._check_process()
         return self.queue.append(append)
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; they are written with the next batch."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit with the next batch."""
         self._check_process()
-        self.queue.refuse(refusals)
+        await self.queue.append_audit(rows)
 
     async def change(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in a transaction of the writer."""

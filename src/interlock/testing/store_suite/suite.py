@@ -14,12 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, definitions, feed, fields, leases, queries, statistics
+from interlock.testing.store_suite import (
+    appends,
+    audit,
+    concurrency,
+    data_keys,
+    definitions,
+    feed,
+    fields,
+    leases,
+    queries,
+    statistics,
+)
 from interlock.testing.store_suite.subject import StoreSubject
 
 __all__ = (
     "CASES",
     "StoreSubject",
+    "audit_cases",
+    "data_key_cases",
     "definition_cases",
     "feed_cases",
     "field_cases",
@@ -43,10 +56,22 @@ def store_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     return (*_ALWAYS, *(_DURABLE if durable else ()), *(_SHARED if shared else ()))
 
 
+def audit_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store with an audit (`ports.audit.AuditLog`)."""
+    more = (*(audit.DURABLE if durable else ()), *(audit.SHARED if shared else ()))
+    return (*audit.CASES, *more)
+
+
 def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store that keeps definitions (`ports.definitions.Definitions`)."""
     more = (*(definitions.DURABLE if durable else ()), *(definitions.SHARED if shared else ()))
     return (*definitions.CASES, *more)
+
+
+def data_key_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that keeps data keys (`ports.data_keys.DataKeys`)."""
+    more = (*(data_keys.DURABLE if durable else ()), *(data_keys.SHARED if shared else ()))
+    return (*data_keys.CASES, *more)
 
 
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
