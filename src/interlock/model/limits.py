@@ -107,7 +107,7 @@ EDITIONS_MAX = 100
 descriptions and labels, and a generated description would otherwise fill the store."""
 
 TEXT_FILE_BYTES_MAX = 1_048_576
-"""Bytes of a project file, a mapping or a key file (1 MiB): the same as a definition; a key takes about 200."""
+"""Bytes of a project file or a mapping (1 MiB): the same as a definition."""
 
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
