@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from interlock.ports.authorizer import Authorizer
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
+    from interlock.ports.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
@@ -51,6 +52,7 @@ class RuntimeOptions:
     handler_defaults: HandlerDefaults | None = None
     upgrade: UpgradePolicy = "pinned"
     authorizer: Authorizer | None = None
+    keyring: Keyring | str | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -84,6 +86,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     upgrade: UpgradePolicy = "pinned",
     authorizer: Authorizer | None = None,
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -150,6 +153,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         handler_defaults=handler_defaults,
         upgrade=upgrade,
         authorizer=authorizer,
+        keyring=keyring,
     )
     opener = store_opener(url)
     return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
@@ -170,6 +174,7 @@ def connect(
     upgrade: UpgradePolicy = "pinned",
     authorizer: Authorizer | None = None,
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -196,6 +201,7 @@ def connect(
         upgrade=upgrade,
         authorizer=authorizer,
         migrate=migrate,
+        keyring=keyring,
     )
     return pending.blocking()
 
@@ -335,6 +341,7 @@ class PendingRuntime:
             raise UsageError("this runtime is not open yet", code="runtime.not_open", hint=hint)
 
     async def _runtime(self) -> Runtime:
+        from interlock.assemble.vaults import open_vault
         from interlock.ports.clock import SystemClock
         from interlock.runtime.chart_registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
@@ -351,6 +358,13 @@ class PendingRuntime:
             except BaseException:
                 await store.close()
                 raise
+        try:
+            vault = await open_vault(
+                store, self._kernels, options.keyring, clock, is_lasting=not self.url.startswith("memory:")
+            )
+        except BaseException:
+            await store.close()
+            raise
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
         runtime = Runtime(
             store,
@@ -361,6 +375,7 @@ class PendingRuntime:
             models=self._models,
             upgrade=options.upgrade,
             authorizer=options.authorizer,
+            vault=vault,
         )
         try:
             await runtime.declare_indexes()

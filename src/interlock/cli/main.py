@@ -41,8 +41,10 @@ COMMANDS = {
     "doctor": ("interlock.cli.commands.doctor:doctor", "Diagnose this machine and a store"),
     "draw": ("interlock.cli.commands.draw:draw", "Draw a chart as a picture or as diagram text"),
     "effects": ("interlock.cli.commands.effects:effects", "List, retry or drop effects, timers and messages"),
+    "erase": ("interlock.cli.commands.erase:erase", "Erase the personal data of an entity"),
     "fmt": ("interlock.cli.commands.convert:fmt", "Format YAML definitions"),
     "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity"),
+    "keyring": ("interlock.cli.commands.keyring:keyring", "Create and rotate the keys of personal data"),
     "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag"),
     "new": ("interlock.cli.commands.new:new", "Create a project with a chart, handlers and a test"),
     "refold": ("interlock.cli.commands.refold:refold", "Correct entities by a corrected chart and their journals"),
@@ -95,6 +97,11 @@ SUBCOMMANDS = {
         "drop": "Remove an index",
         "status": "Show indexes and their progress",
     },
+    "keyring": {
+        "init": "Create a keyring in a file",
+        "rotate": "End an epoch: wrap all data keys again, and destroy older master keys",
+        "status": "Show the epochs, and how many data keys each wraps",
+    },
     "effects": {
         "ls": "List pending work",
         "retry": "Retry dead letters",
@@ -123,6 +130,7 @@ SECTIONS = {
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "audit", "archive", "bundle", "db"),
+    "Personal data": ("erase", "keyring"),
     "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""

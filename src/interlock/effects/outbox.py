@@ -56,6 +56,8 @@ class OutboxRelay:
         except InterlockError as error:
             if isinstance(error, NotFoundError):
                 return await self._report_undeliverable(claim, "undeliverable")
+            if error.code in ("personal.undeclared", "personal.erased"):  # another try would end alike
+                return await self._report_undeliverable(claim, error.code)
             if error.code in CHART_MISSING_CODES:
                 return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
             return self._retry(claim, error)
@@ -142,7 +144,7 @@ class OutboxRelay:
     async def _report_undeliverable(self, claim: Claim, code: str) -> Settlement | None:
         """Send the sender an error event; if its chart does not handle that, the row becomes a dead letter."""
         sent, work_id = outbox_event(claim.work), claim.work.id
-        if is_answer(sent):
+        if is_answer(sent) and not code.startswith("personal."):
             return Settlement(claim, "done")  # the receiver no longer exists
         event = call_failed("send", claim.key, code, sendid=sent.sendid)
         receipt = await self._delivery.deliver(claim.entity, event, key=work_id.result_key, finishes=work_id)

@@ -491,6 +491,25 @@ MIGRATION_GROUPS_MAX = 1_000
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
 
+DATA_KEYS_POOL = 64
+"""Data keys that are written in one transaction, before entities need them: a creation waits for no extra flush, and a
+crash wastes at most this many."""
+
+CIPHERS_CACHED_MAX = 10_000
+"""Opened data keys in memory, about 500 bytes each."""
+
+CIPHER_AGE_MS_MAX = 60_000
+"""How long a process uses an opened data key before it looks whether another one has destroyed it."""
+
+KEYRING_BYTES_MAX = 1_000_000
+"""Bytes of a keyring file: far more than one epoch a day for decades."""
+
+KEYRING_COMMAND_SECONDS = 30
+"""How long the command of a keyring may take: a key service answers in less than a second."""
+
+ERASURES_FOLLOWED_MAX = 1_000
+"""Entities that one erasure follows to: a chain of sends is short, and a longer one is a mistake to look at."""
+
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""

@@ -20,6 +20,7 @@ from interlock.model.chart import Chart
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.model.limits import EXPLANATION_LENGTH_MAX
+from interlock.model.personal_token import ERASED, is_token
 from interlock.model.sendable_events import accepting_states, listed, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
@@ -211,5 +212,7 @@ def value_text(value: Any, length_max: int) -> str:
     """Return a value as JSON on one line, shortened if it is long."""
     if value == MASKED:
         return MASKED
+    if is_token(value):
+        return "(erased)" if value == ERASED else "(sealed)"
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -22,6 +22,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.audit import AuditLog
+from interlock.ports.data_keys import DataKeys
 from interlock.ports.definitions import Definitions
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
@@ -308,6 +309,11 @@ class Store(Protocol):
     @property
     def wakeups(self) -> Wakeups | None:
         """Signals between the processes of the store; without them, work of other processes is found by polling."""
+        return None
+
+    @property
+    def data_keys(self) -> DataKeys | None:
+        """The keys of personal data. Without them, a chart with personal data is refused."""
         return None
 
     @property

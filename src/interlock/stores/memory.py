@@ -55,6 +55,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
+from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -119,6 +120,7 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self.data_keys = MemoryKeys()
         self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
         self._audit: list[AuditRecord] = []

@@ -198,6 +198,7 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
         "length_max": st.integers(0, 9),
         "format": st.sampled_from(FORMATS),
         "index": st.booleans(),
+        "personal": st.booleans(),
         "description": TEXTS,
     }
     if depth:
@@ -278,6 +279,7 @@ _INVOKE_PARTS: dict[str, Any] = {
     "timeout": DURATIONS,
     "key": VALUES,
     "restore": st.sampled_from(["keep", "restart", "fail"]),
+    "personal": st.just(True) | tuples(FIELD_PATHS.filter(str.isidentifier), 1),
 }
 
 

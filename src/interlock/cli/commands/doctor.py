@@ -24,7 +24,7 @@ from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
 from interlock.cli.options import chart_option, common, example, json_option, pass_terminal, version_text, words
 from interlock.cli.output.terminal import Line, Terminal
-from interlock.cli.output.values import age_text, json_text, time_text
+from interlock.cli.output.values import age_text, count_text, json_text, time_text
 from interlock.cli.project import default_store, load_known_charts, split_words
 from interlock.cli.session import empty_tenant, open_for_reading, run
 from interlock.effects.unsupported_work import work_outstanding, work_used_by
@@ -36,6 +36,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import newest_edition, outdated_editions
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_future_stamped
+from interlock.runtime.erasure import Eraser
 from interlock.runtime.message_setting import bus_of
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
@@ -52,6 +53,7 @@ from interlock.stores.sqlite.store import SqliteStore, address
 EXTRAS = {
     "postgres": ("asyncpg", ("postgres", "postgresql")),
     "web": ("starlette", ()),
+    "personal": ("cryptography", ()),
     "png": ("resvg_py", ()),
     "nats": ("nats", ()),
     "kafka": ("confluent_kafka", ()),
@@ -209,6 +211,7 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
                 found.append(Check("tenant", "warning", wrong_tenant.message, wrong_tenant.hint))
             found += [each async for each in _signals(runtime)]
             found += [each async for each in _outdated(runtime)]
+            found += [each async for each in _personal(runtime)]
             found += [each async for each in _work(runtime, has_charts=bool(charts))]
     except InterlockError as error:
         found.append(Check("store", "error", error.message, error.hint))
@@ -241,6 +244,45 @@ async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
         text = "notifications do not arrive; workers find the work of other processes by polling, within a second"
         fix = "connect to the server directly, or through a pooler in session mode: LISTEN needs it"
         yield Check("wake-ups", "warning", text, fix)
+
+
+async def _personal(runtime: Runtime) -> AsyncIterator[Check]:
+    """The keys of personal data: whether the keyring has their epochs, and whether erased entities are readable."""
+    keys = runtime.store.data_keys
+    counts = {} if keys is None else await keys.count_keys()
+    names = [each async for each in _named_by_address(runtime)]
+    if names:
+        text = f"ids that look like e-mail addresses, which no erasure reaches: {', '.join(names[:3])}"
+        yield Check("personal ids", "warning", text, "use opaque ids, such as a customer number")
+    if not counts:
+        return
+    if runtime.vault is None:
+        text = f"{sum(counts.values()):,} data keys; not checked, because INTERLOCK_KEYRING is not set"
+        yield Check("data keys", "warning", text, "set INTERLOCK_KEYRING, such as file:keyring.json")
+        return
+    lost = [str(each) for each in counts if each not in runtime.vault.keyring.epochs()]
+    if lost:
+        text = f"the keyring has no master key for epoch {', '.join(lost)}: data keys cannot be read"
+        yield Check("data keys", "error", text, "use the keyring of this store")
+        return
+    yield Check("data keys", "ok", f"{sum(counts.values()):,}, in {count_text(len(counts), 'epoch', 'epochs')}")
+    revived = [
+        entity async for entity, _ in Eraser(runtime.entities, runtime.sender).revived(await runtime.store.kinds())
+    ]
+    if revived:
+        text = f"{len(revived):,} erased entities are readable again, such as {revived[0]}: a copy was restored"
+        yield Check("erasures", "error", text, "interlock db restored")
+    else:
+        yield Check("erasures", "ok", "no erased entity is readable")
+
+
+async def _named_by_address(runtime: Runtime) -> AsyncIterator[str]:
+    """Yield ids with an `@` among the first entities of each kind."""
+    for kind in await runtime.store.kinds():
+        page = await runtime.store.find(EntityQuery(kind=kind, limit=ENTITIES_CHECKED_MAX))
+        for row in page.rows:
+            if "@" in row.entity:
+                yield row.entity
 
 
 async def _outdated(runtime: Runtime) -> AsyncIterator[Check]:

@@ -22,6 +22,7 @@ from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import age_text, json_text, time_text
 from interlock.cli.output.work import attention_lines
 from interlock.cli.project import load_charts, load_known_charts, load_optional_charts, split_words
+from interlock.cli.readers import is_masked, state_for
 from interlock.cli.session import (
     chart_suggestion,
     kind_suggestion,
@@ -36,7 +37,7 @@ from interlock.model.chart import Chart
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
-from interlock.observe.acceptance import Acceptance, acceptances, every_role
+from interlock.observe.acceptance import Acceptance, acceptances, every_role, masked_acceptance
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkQuery
@@ -196,8 +197,9 @@ def show(
     async def work() -> tuple[Snapshot, str | None, str, list[Line], UnavailableError | None]:
         async with open_for_reading(url, bound) as runtime:
             moment = None if at is None else _parse_at(at)
-            snapshot = await runtime.state(entity, at=moment, reader=parse_principal(principal))
-            note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
+            snapshot, is_masked = await state_for(runtime, entity, parse_principal(principal), at=moment)
+            note = "" if is_masked else await _entered_note(runtime, snapshot)
+            note = note if at is None else f"  as at {at}"
             now_ms, label, missing = runtime.clock.now_ms(), None, None
             try:
                 kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
@@ -208,7 +210,7 @@ def show(
             else:
                 active, label, all_ = {each.id for each in kernel.active(snapshot)}, kernel.chart.label, all_states
                 lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_)]
-            if at is None and runtime.store.work is not None:
+            if at is None and runtime.store.work is not None and not is_masked:
                 page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
             return snapshot, label, note, lines, missing
@@ -249,13 +251,21 @@ def can(
 
     async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
-            now = await runtime.state(entity, reader=sender)
-            snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
-            kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
+            lens = None
+            if await is_masked(runtime, entity, sender):
+                assert sender is not None
+                kernel, snapshot, lens = await runtime.shown(entity, sender)
+                now, preview = snapshot, None
+            else:
+                now = await runtime.state(entity)
+                snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
+                kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
             policy = await runtime.revisions.policy(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
             now_ms, anyone = runtime.clock.now_ms(), {"roles": sorted(roles)}
             found = acceptances(kernel, snapshot, sender or anyone, policy, time_ms=now_ms)
+            if lens is not None:
+                found = tuple(masked_acceptance(each, lens.names) for each in found)
             return now, await runtime.revisions.label(now.kind, now.revision), found, preview
 
     with kind_suggestion(entity, bound):

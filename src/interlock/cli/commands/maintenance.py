@@ -33,6 +33,7 @@ from interlock.model.codec import to_builtins
 from interlock.observe.population import overview
 from interlock.ports.store import Store
 from interlock.runtime.epoch import leased_work, raise_epoch
+from interlock.runtime.erasure import Eraser
 from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
 from interlock.runtime.history.archive import archive as archive_entities
 from interlock.runtime.history.verify import (
@@ -409,23 +410,34 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
     """Call it once after a store was restored from an older copy, before a worker starts.
 
     It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
-    are used again, for other effects. Exit code 3 if a worker has leased work.
+    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy
+    of the journals or of the key file does not have. Exit code 3 if a worker has leased work.
     """
     url, _ = split_words(words)
 
-    async def work() -> int:
+    async def work() -> tuple[int, tuple[str, ...] | None]:
         async with open_for_writing(url) as runtime:
             leased = await leased_work(runtime.store, now_ms=runtime.clock.now_ms())
             if leased is not None and not force:
                 message = f"a worker has leased `{leased.work.key(leased.entity)}`"
                 hint = "stop all workers and wait until their leases expire; or, if none is running, add --force"
                 raise ConflictError(message, code="epoch.worker", hint=hint)
-            return await raise_epoch(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
+            epoch = await raise_epoch(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
+            if runtime.vault is None:
+                return epoch, None
+            eraser = Eraser(runtime.entities, runtime.sender)
+            return epoch, await eraser.reapply(await runtime.store.kinds(), reason="erased before the restore")
 
-    epoch = run(work())
+    epoch, erased = run(work())
     if as_json:
-        terminal.data(json_text({"epoch": epoch}))
+        terminal.data(json_text({"epoch": epoch, "erased": erased}))
     else:
+        if erased is None:
+            terminal.message("without INTERLOCK_KEYRING no erasure was applied again")
+        elif erased:
+            terminal.report(
+                f"erased again: {', '.join(erased[:10])}{f' and {len(erased) - 10:,} more' * (len(erased) > 10)}"
+            )
         terminal.report((f"restore epoch {epoch}", "bold"), ": effects from now on have keys that were never used")
         terminal.message("check what was done after the copy was made: no journal here knows of it")
     return exit_codes.OK

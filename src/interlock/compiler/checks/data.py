@@ -12,7 +12,7 @@ from interlock.model.chart import Transition
 from interlock.model.chart_sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
-from interlock.model.document.field import UNSET, Field, field_problem, json_problem
+from interlock.model.document.field import UNSET, Field, field_at, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 from interlock.model.index_key import form_of_field
 from interlock.model.limits import INDEXED_FIELDS_MAX
@@ -162,20 +162,6 @@ def _check_value(
         report.add(
             "assign.refused", f"the value is invalid: {problem}", location, "correct the value or the field's type"
         )
-
-
-def field_at(declared: dict[str, Field], path: str) -> Field | None:
-    """The field that a dotted path leads to, if the declared types define it; otherwise None."""
-    first, *rest = path.split(".")
-    field = declared.get(first)
-    for name in rest:
-        if field is None:
-            return None
-        if field.items is not None and name.isdecimal():
-            field = field.items
-        else:
-            field = next((each for each in field.fields or () if each.name == name), None)
-    return field
 
 
 # Expressions

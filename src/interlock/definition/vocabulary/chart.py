@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from interlock.definition.codec import Codecs, FunctionCodec, RecordCodec, text_or_expression, write_value
+from interlock.definition.codec import LIST_OR_TRUE, Codecs, RecordCodec, text_or_expression, write_value
 from interlock.definition.shapes import (
     Choice,
     Json,
@@ -128,16 +128,6 @@ class _BlocksCodec:
         if len(value) == 1 and value[0]:
             return block.write(value[0], scope)
         return [block.write(each, scope) for each in value]
-
-
-def _read_monotonic(node: Node, scope: Scope) -> Any:
-    del scope
-    return True if node.value is True else tuple(node.plain())
-
-
-def _write_monotonic(value: Any, scope: Scope) -> Any:
-    del scope
-    return value if value is True else list(value)
 
 
 _BLOCKS = OneOf(
@@ -365,7 +355,7 @@ STATE = Record(
                     Option(kind="scalar", shape=Choice(options=(True,))),
                 ),
             ),
-            codec=FunctionCodec(_read_monotonic, _write_monotonic),
+            codec=LIST_OR_TRUE,
             identity="out",
             order="kept",
             description="Once in one of these, never again in an earlier one; true: the children in order.",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from interlock.definition.codec import Codecs, RecordCodec, read_value, write_list, write_value
+from interlock.definition.codec import LIST_OR_TRUE, Codecs, RecordCodec, read_value, write_list, write_value
 from interlock.definition.shapes import (
     Boolean,
     Choice,
@@ -341,6 +341,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 order="kept",
                 description="Find entities by this field of the root's context.",
             ),
+            Key(
+                name="personal",
+                shape=Boolean(),
+                identity="in",
+                order="kept",
+                description="Its value is stored sealed, and can be erased.",
+            ),
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),
@@ -566,6 +573,20 @@ INVOKE = Record(
             identity="in",
             order="kept",
             description="After a restart: the same key (default), a new key, or error.invoke.",
+        ),
+        Key(
+            name="personal",
+            shape=OneOf(
+                what="a list of fields or true",
+                options=(
+                    Option(kind="list", shape=ListOf(item=FIELD, min=1, what="a list of fields")),
+                    Option(kind="scalar", shape=Choice(options=(True,))),
+                ),
+            ),
+            codec=LIST_OR_TRUE,
+            identity="in",
+            order="free",
+            description="The fields of its result that are personal; true: the whole result.",
         ),
         Key(
             name="onDone",
@@ -838,14 +859,14 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 shape=NAME,
                 identity="in",
                 order="kept",
-                description="The neutral name shown instead of the state's. Reserved: it has no effect yet.",
+                description="The visible state that others see; the hidden state must always be entered from there.",
             ),
             Key(
                 name="roles",
                 shape=ROLES,
                 identity="in",
                 order="free",
-                description="Who sees the masked values. Reserved: it has no effect yet.",
+                description="Who sees the hidden state, and may enter and leave it.",
             ),
         ),
     ),

@@ -76,7 +76,7 @@ class Invoke:
 
     `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
     `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
-    onError.
+    onError. `personal`: the fields of the result that are personal, or True for the whole result.
     """
 
     src: str | Expression | Document | None = None
@@ -92,6 +92,7 @@ class Invoke:
     timeout: str | None = None
     key: Value = None
     restore: Literal["keep", "restart", "fail"] | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
@@ -187,8 +188,8 @@ class State:
 class Approvals:
     """The approvals that an event needs: `count` different users who sent the event `of`.
 
-    Not those who sent one of the events `without` (the key `not`). Only approvals after the last event `since` count,
-    and for `within` at most.
+    Users who sent one of the events `without` (the key `not`) do not count. Only approvals after the last event `since`
+    count, and for `within` at most.
     """
 
     of: str

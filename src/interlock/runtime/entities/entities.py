@@ -20,11 +20,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from interlock.errors import NotFoundError, UnavailableError
+from interlock.kernel.step import Kernel
+from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Step
+from interlock.model.step import Fault, Step
 from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
@@ -37,6 +40,7 @@ from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.personal import PersonalVault, missing_keyring, undeclared_error
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Rollouts
@@ -60,6 +64,7 @@ class ProcessState:
         self.epoch: int | None = None
         self.is_closed = False
         self.stopped: UnavailableError | None = None
+        self.vault: PersonalVault | None = None
 
 
 class SnapshotCache(OrderedDict[str, tuple[Snapshot, int]]):
@@ -227,6 +232,33 @@ class Entities:
             self.process.epoch = await read_epoch(self.store)
         return self.process.epoch
 
+    # Personal data
+
+    async def prepare_keys(self, entity: str) -> None:
+        """Read the data key of an entity, and have one for a new entity, before a transaction of the caller."""
+        vault = self.process.vault
+        if vault is None:
+            return
+        await vault.fill_pool()
+        found = await self.store.load(entity)
+        snapshot = found.snapshot if isinstance(found, Loaded) else None
+        if snapshot is not None and isinstance(kid := snapshot.context.get(KEY_FIELD), str):
+            await vault.cipher(kid)
+
+    async def sealed(self, kernel: Kernel, snapshot: Snapshot, event: Event) -> Event | Fault:
+        """Return an event with its personal values sealed, or why it is refused."""
+        vault = self.process.vault
+        if vault is None:
+            if kernel.personal is None:
+                raise undeclared_error()
+            raise missing_keyring(kernel.chart.kind)
+        return await vault.seal_event(kernel, snapshot, event)
+
+    def checked(self, kernel: Kernel, snapshot: Snapshot, step: Step) -> Step:
+        """Return a step that stores no plain personal value, or a refusal in place of it."""
+        vault = self.process.vault
+        return step if vault is None else vault.check_step(kernel, snapshot, step)
+
     # Reading
 
     async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
@@ -250,7 +282,9 @@ class Entities:
         cached = self.snapshots.get(entity)
         try:
             snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
-            await self.revisions.for_preview(snapshot)
+            kernel = await self.revisions.for_preview(snapshot)
+            if kernel.personal is not None and self.process.vault is None:
+                return False
         except NotFoundError:
             return True
         except UnavailableError as error:

@@ -22,10 +22,12 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
+from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
 from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
+from interlock.runtime.personal import missing_keyring
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
@@ -55,6 +57,17 @@ class EntityDelivery:
     ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself."""
         return self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+
+    # Personal data
+
+    async def opened(self, value: Any) -> Any:
+        """Return the input of a handler with its personal values opened."""
+        vault = self._runtime.vault
+        if vault is not None:
+            return await vault.open(value, fails=True)
+        if contains_token(value):
+            raise missing_keyring()
+        return value
 
     # Timers
 
@@ -154,13 +167,14 @@ class EntityDelivery:
 
     async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
         """Return the child of an invoke, created if it does not exist."""
-        above = await self._runtime.state(parent)
+        above, _ = await self._entities.load_snapshot(parent)
         await self._check_depth(above)
         kernel = await self._child_kernel(above, payload)
         key = work_id.key(parent, epoch=payload.get(EPOCH, 0))
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
-        await self._sender.create(entity, kernel, child_context(kernel, payload.get("input")), parent=invoke)
+        context, owner = child_context(kernel, payload.get("input")), above.context.get(KEY_FIELD)
+        await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
         child = await self._child(entity, invoke)
         if child is None:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")

@@ -58,6 +58,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
+from interlock.stores.key_file import SUFFIX, KeyFile
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
 from interlock.stores.wakeup_pipes import WakeupPipes
@@ -112,6 +113,8 @@ class FileStore:
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
         is_real = fs is None or isinstance(fs, OperatingSystem)
         self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
+        place = Path(os.path.realpath(root))
+        self.data_keys = KeyFile(place.with_name(place.name + SUFFIX), tenant) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
@@ -317,6 +320,8 @@ class FileStore:
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
+        if self.data_keys is not None:
+            self.data_keys.close()
         self._threads.close()
         self._dispatcher.close()
         self._leases.close()
