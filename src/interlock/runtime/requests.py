@@ -29,6 +29,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.store import Duplicate
 from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.entities.engine_sender import EngineSender
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
@@ -65,7 +66,10 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        self.sender = EntitySender(entities, self.mover)
+        engine = entities.store.engine
+        self.sender = (
+            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
+        )
         self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock

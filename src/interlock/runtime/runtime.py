@@ -120,6 +120,8 @@ class Runtime:
         self.permissions = Permissions(self.entities)
         self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
+        if store.engine is not None:
+            store.engine.use_charts(charts.kernels())
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
         self._views = ReaderViews(self.entities)

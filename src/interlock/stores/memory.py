@@ -106,7 +106,7 @@ class MemoryStore:
     audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
     journal_feed = Itself[JournalFeed]()
-    journal_archive = verification = wakeups = field_indexes = joins = projections = None
+    journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
     server_clock = False

@@ -21,9 +21,9 @@ from interlock.model.visible import VisibleSnapshot
 from interlock.ports.store import EntityRow
 from interlock.runtime.requests import CallerRequests
 from interlock.testing.clock import VirtualClock
+from interlock.trust.users import RIGHTS
 from interlock.trust.visibility import Lens, VisibleReceipt, VisibleRow
 from interlock.web.app import ENDPOINTS
-from interlock.web.auth import RIGHTS
 from interlock.web.http.console import Console
 from tests.support.accounts import ACCOUNT, EVE, account
 from tests.unit.web import test_hidden

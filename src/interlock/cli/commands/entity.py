@@ -31,7 +31,7 @@ from interlock.cli.session import (
     open_or_create,
     run,
 )
-from interlock.effects.unsupported_work import work_requested
+from interlock.effects.unsupported_work import runs_effects, work_requested
 from interlock.errors import UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.codec import to_builtins
@@ -95,11 +95,11 @@ def create(
         async with open_or_create(url, bound) as runtime:
             sender = parse_principal(principal)
             receipt = await runtime.create(entity, initial, key=key, principal=sender, reason=reason)
-            return receipt, runtime.store.work is not None
+            return receipt, runs_effects(runtime.store)
 
-    receipt, runs_effects = run(work())
+    receipt, is_run = run(work())
     code = _print_receipt(terminal, receipt, "create", as_json=as_json)
-    _warn_of_unsupported_work(terminal, receipt, runs_effects=runs_effects)
+    _warn_of_unsupported_work(terminal, receipt, is_run=is_run)
     if url.startswith("memory:"):
         terminal.message(("warning", "yellow"), ": memory: is discarded when the command exits")
     return code
@@ -157,12 +157,12 @@ def send(
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=sender, trace=trace, reason=reason
                 )
-            return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
+            return receipt, await _chart_of(runtime, receipt), runs_effects(runtime.store)
 
     with kind_suggestion(entity, bound), chart_suggestion(bound):
-        receipt, chart, runs_effects = run(work())
+        receipt, chart, is_run = run(work())
     code = _print_receipt(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
-    _warn_of_unsupported_work(terminal, receipt, runs_effects=runs_effects)
+    _warn_of_unsupported_work(terminal, receipt, is_run=is_run)
     return code
 
 
@@ -298,9 +298,9 @@ def _print_receipt(
     return _CODES.get(receipt.outcome, exit_codes.OK)
 
 
-def _warn_of_unsupported_work(terminal: Terminal, receipt: Receipt, *, runs_effects: bool) -> None:
+def _warn_of_unsupported_work(terminal: Terminal, receipt: Receipt, *, is_run: bool) -> None:
     """Warn about effects that stay in the journal because the store does not run them."""
-    names = () if runs_effects else work_requested(receipt.effects)
+    names = () if is_run else work_requested(receipt.effects)
     if names:
         terminal.message(("warning", "yellow"), f": this store does not run effects: {', '.join(names)}")
 

@@ -35,7 +35,7 @@ from interlock.ports.store import Append, Appended, AppendResult, Conflict, Dupl
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
-from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
@@ -62,6 +62,7 @@ class ProcessState:
         self.authorizer = authorizer
         self.listed = ListedStates()
         self.epoch: int | None = None
+        self.waiting = WaitingCallers(clock.now_ms)
         self.is_closed = False
         self.stopped: UnavailableError | None = None
         self.vault: PersonalVault | None = None
@@ -124,11 +125,13 @@ class Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
         rollouts = Rollouts(store.facts, clock)
+        # The entities of an engine finish on the revision that they carry.
+        rules = UpgradeRules(charts if store.engine is None else ChartRegistry(()), upgrade)
         return cls(
             store,
             ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
             revisions,
-            Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
+            Upgrades(charts, revisions, rules, rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
             audit,
@@ -202,14 +205,14 @@ class Entities:
 
     # Writing
 
-    def turn(self, entity: str, priority: Priority) -> EntityTurn:
+    def turn(self, entity: str, priority: Priority, principal: object = None) -> EntityTurn:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         process = self.process
         if process.is_closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         if process.stopped is not None:
             raise process.stopped
-        return EntityTurn(self.mailboxes, entity, priority)
+        return EntityTurn(self.mailboxes, process.waiting, entity, priority, principal)
 
     async def append(self, append: Append, step: Step) -> AppendResult:
         """Write a step. When it is durable, cache its snapshot, wake the entity's watchers and notify the worker.

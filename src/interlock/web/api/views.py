@@ -25,8 +25,8 @@ from interlock.observe.sagas import SagaView
 from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
+from interlock.trust.users import User
 from interlock.trust.visibility import VisibleEntry
-from interlock.web.auth import User
 
 
 class TransitionView(Struct, frozen=True):
