@@ -565,3 +565,31 @@ SENDERS_MAX = 1_000
 ENVELOPE_AGE_MS_MAX = 300_000
 """How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt anew. Far
 less than the time for which keys are remembered, so a replay is either too old or a duplicate."""
+
+ENGINE_CONTINUE_AFTER = 1_000
+"""Updates after which an entity on Temporal starts a new history: half of the 2,000 that the server allows in one."""
+
+ENGINE_HISTORY_MAX = 20_000
+"""Events of a history after which an entity on Temporal no longer waits for running effects before it starts a new one:
+the server ends a workflow at 51,200."""
+
+ENGINE_KEYS_MAX = 1_000
+"""Keys that an entity in an engine remembers: they are carried from one history to the next, about 80 bytes each."""
+
+ENGINE_CARRIED_BYTES_MAX = 262_144
+"""Bytes of the newest entries that are carried from one history to the next (256 KiB): Temporal warns at 512 KiB."""
+
+ENGINE_WAIT_MS = 30_000
+"""How long a call to an engine waits for an answer: a worker that was killed is replaced within ten seconds."""
+
+ENGINE_LISTED_MAX = 1_000
+"""Entities that a list without a mirror reads one by one: each is a query to a workflow, about three milliseconds."""
+
+ENGINE_RUNNING_MAX = 100
+"""Pieces of work that one entity on Temporal runs at the same time: the server allows 2,000 pending activities."""
+
+ENGINE_MIRROR_MS = 1_000
+"""How long entries wait to be written to the mirror together."""
+
+ENGINE_MIRROR_ENTRIES = 50
+"""Entries that are written to the mirror at once, without waiting longer."""

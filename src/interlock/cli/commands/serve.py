@@ -24,8 +24,15 @@ from interlock.cli.options import (
     words,
 )
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.project import key_prefix_of, load_charts, load_optional_charts, project, split_words
-from interlock.cli.session import check_exists, frozen_heap, open_for_writing, run
+from interlock.cli.project import (
+    default_keyring,
+    key_prefix_of,
+    load_charts,
+    load_optional_charts,
+    project,
+    split_words,
+)
+from interlock.cli.session import check_exists, forbid_core_dumps, frozen_heap, open_for_writing, run
 from interlock.errors import MissingExtraError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.observe.acceptance import every_role
@@ -94,7 +101,16 @@ def serve(
         if not bound:
             return open_for_writing(url)
         defaults = project().handler_defaults if work else None
-        return open_runtime(url, charts=bound, clock=clock, work=work, key_prefix=prefix, handler_defaults=defaults)
+        forbid_core_dumps(bound)
+        return open_runtime(
+            url,
+            charts=bound,
+            clock=clock,
+            work=work,
+            key_prefix=prefix,
+            handler_defaults=defaults,
+            keyring=default_keyring(),
+        )
 
     async def work_until_stopped() -> None:
         await check_exists(url)

@@ -125,11 +125,13 @@ class Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
         rollouts = Rollouts(store.facts, clock)
+        # The entities of an engine finish on the revision that they carry.
+        rules = UpgradeRules(charts if store.engine is None else ChartRegistry(()), upgrade)
         return cls(
             store,
             ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
             revisions,
-            Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
+            Upgrades(charts, revisions, rules, rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
             audit,
