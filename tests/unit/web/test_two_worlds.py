@@ -79,9 +79,9 @@ async def everything(client: Client) -> dict[str, str]:
     for version in (1, 2, 3, 4):
         for path in (f"entity/account/1?version={version}", f"journal/account/1?after={version}&limit=1"):
             found[path] = (await client.get(path)).text
-    for query in LISTS:
-        answer = await client.get(f"kinds/account/entities?{query}")
-        found[f"list {query}"] = f"{answer.status_code} {answer.text}"
+    for words in LISTS:
+        answer = await client.get(f"kinds/account/entities?{words}")
+        found[f"list {words}"] = f"{answer.status_code} {answer.text}"
     for event, payload in (("deposited", {"amount": 1}), ("closed", None), ("unfrozen", None), ("odd", None)):
         asked: dict[str, Any] = {"event": event, "payload": payload, "dry_run": True}
         found[f"dry run of {event}"] = (await client.post("send/account/1", asked)).text
