@@ -29,8 +29,14 @@ IMPORTS: dict[str, dict[str, str]] = {
     "xml.dom": {},
     "xml.sax": {},
     "lxml": {},
-    "http.client": {"interlock.buses.webhook": "sends messages to addresses that the guard has checked"},
-    "subprocess": {"interlock.cli.git_files": "reads an old revision of a definition with git; no shell"},
+    "http.client": {
+        "interlock.buses.webhook": "sends messages to addresses that the guard has checked",
+        "interlock.trust.jwks": "reads the keys of an issuer that the key file names",
+    },
+    "subprocess": {
+        "interlock.cli.git_files": "reads an old revision of a definition with git; no shell",
+        "interlock.trust.keyrings": "the operator's own command that prints the master keys; no shell",
+    },
     "os.system": {},
     "pty": {},
 }
@@ -63,7 +69,11 @@ SECRETS = frozenset({"csrf", "token", "secret", "signature", "mac", "wanted", "l
 
 COMPARING_PACKAGES = ("interlock.web", "interlock.trust", "interlock.buses")
 
-PUBLIC_COMPARISONS: dict[str, str] = {}
+PUBLIC_COMPARISONS: dict[str, str] = {
+    "interlock.trust.issuers: given != wanted": "a claim of a token whose signature was verified",
+    "interlock.trust.sealing: token == ERASED": "the word that replaces erased values",
+    "interlock.web.key_file_watcher: signature == self._signature": "size and times of a file, not a signature",
+}
 """`module: expression` of comparisons that look like one of a secret and are not, with the reason."""
 
 

@@ -15,6 +15,9 @@ DEAD = "order/A-2"
 """An entity with a dead letter: its handler failed."""
 
 
+WORK = "/work"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The path with its query, without `/api/v1`, and the body."""
@@ -41,11 +44,11 @@ REQUESTS: dict[str, Request] = {
     "GET /accepted/{entity:path}": Request(f"/accepted/{OWN}"),
     "GET /journal/{entity:path}": Request(f"/journal/{OWN}"),
     "GET /work": Request("/work"),
-    "POST /work/retry": Request(
-        "/work/retry", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "again"}
+    f"POST {WORK}/retry": Request(
+        f"{WORK}/retry", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "again"}
     ),
-    "POST /work/drop": Request(
-        "/work/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
+    f"POST {WORK}/drop": Request(
+        f"{WORK}/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
     ),
     "GET /sagas": Request("/sagas"),
     "GET /refusals": Request("/refusals"),

@@ -175,11 +175,12 @@ async def test_no_route_of_the_api_is_outside_of_the_table() -> None:
 async def test_who_may_call_which_endpoint(rewrite: bool, tmp_path: Path) -> None:
     columns = {each: await column_of(each, folder_of(tmp_path, each)) for each in COLUMNS}
     rows = [*REQUESTS, *OUTSIDE]
-    width = max(map(len, rows))
+    named = {each: each.replace(" /", " /api/v1/") for each in rows}
+    width = max(map(len, named.values()))
     lines = [f"{'':{width}}  {'  '.join(COLUMNS)}"]
     for name in rows:
         cells = "  ".join(f"{columns[each][name]:{len(each)}}" for each in COLUMNS)
-        lines.append(f"{name:{width}}  {cells}".rstrip())
+        lines.append(f"{named[name]:{width}}  {cells}".rstrip())
     text = "\n".join(lines) + "\n"
     if rewrite:
         MATRIX.write_text(text, encoding="utf-8")
