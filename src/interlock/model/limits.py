@@ -520,15 +520,6 @@ RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""
 
-DEFAULT_RATES = {
-    "send": (2_000, 10_000),
-    "read": (1_000, 5_000),
-    "operate": (100, 500),
-    "anonymous": (10, 100),
-}
-"""Requests per second, and at once, of a principal by class, and of an address prefix without one. Sends and reads are
-about what one process serves, so one caller does not displace all others."""
-
 RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""
 
