@@ -261,6 +261,7 @@ GOLDEN = {
     "subscription": "b1.fd5417eb8db05d98e0c7",
     "door": "b1.cc09d7c26f2ff8dfc232",
     "survey": "b1.54c097adcbcf7f3fcc48",
+    "payout": "b1.3c6b3185bd70540b5fe4",
     "vm": "b1.e2d3eb936c0e2f5644d2",
     "order": "b1.8f9a1e1ecd3ea5d01792",
     "trip": "b1.5d0228597448f0ce3d96",
