@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.personal_plan import plan_of
+from interlock.ports.keyring import KEYRING_VARIABLE
 
 if TYPE_CHECKING:
     from interlock.kernel.step import Kernel
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from interlock.ports.keyring import Keyring
     from interlock.ports.store import Store
     from interlock.runtime.personal import PersonalVault
-
-VARIABLE = "INTERLOCK_KEYRING"
-"""The environment variable with the address of the keyring, for every process of an installation."""
 
 _log = logging.getLogger("interlock")
 
@@ -42,7 +40,7 @@ async def open_vault(
     Raises UsageError (`keyring.missing`, `store.data_keys`), and MissingExtraError without the extra `personal`.
     """
     kind = next((each.chart.kind for each in kernels if has_personal_data(each.chart)), None)
-    given = keyring if keyring is not None else os.environ.get(VARIABLE) or None
+    given = keyring if keyring is not None else os.environ.get(KEYRING_VARIABLE) or None
     if kind is None and given is None:
         return None
     if store.data_keys is None:
@@ -63,8 +61,10 @@ async def open_vault(
     elif given is not None:
         found = given
     elif is_lasting:
-        hint = f"create one with `interlock keyring init keyring.json`, and set {VARIABLE}=file:keyring.json"
-        raise UsageError(f"chart `{kind}` has personal data, and there is no keyring", code="keyring.missing", hint=hint)
+        hint = f"create one with `interlock keyring init keyring.json`, and set {KEYRING_VARIABLE}=file:keyring.json"
+        raise UsageError(
+            f"chart `{kind}` has personal data, and there is no keyring", code="keyring.missing", hint=hint
+        )
     else:
         _log.info("personal data is sealed with keys of this process", extra={"kind": kind})
         found = ProcessKeyring()

@@ -10,7 +10,7 @@ from interlock.model.codec import encode
 from interlock.model.convert import is_model, to_json
 from interlock.model.document.field import json_problem
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
-from interlock.model.personal_token import reserved_problem
+from interlock.model.personal_token import QUOTED_KEY, reserved_problem
 
 
 def payload_problem(payload: Any) -> str | None:
@@ -23,7 +23,7 @@ def payload_problem(payload: Any) -> str | None:
     encoded = encode(payload)
     if len(encoded) > PAYLOAD_BYTES_MAX:
         return f"the payload has more than {PAYLOAD_BYTES_MAX:,} bytes"
-    return reserved_problem(payload, encoded)
+    return reserved_problem(payload) if QUOTED_KEY in encoded else None
 
 
 def json_payload(value: Any, *, what: str, code: str) -> Any:
@@ -33,7 +33,7 @@ def json_payload(value: Any, *, what: str, code: str) -> Any:
     converted = to_json(value, what=what, code=code)
     problem = payload_problem(converted)
     if problem is not None:
-        if reserved_problem(converted, encode(converted)) == problem:
+        if reserved_problem(converted) == problem:
             code = "payload.reserved"
         raise UsageError(f"{what} is invalid: {problem}", code=code)
     return converted

@@ -60,7 +60,7 @@ def _marked(fields: Iterable[Field]) -> dict[str, Field]:
 def seal_fields(data: Any, fields: Mapping[str, Field], seal: SealValue) -> Any:
     """Return data with the values of its personal fields sealed. Tokens stay as they are.
 
-    Raises RejectedError (`payload.personal`) for a value that does not fit its field: once sealed, it cannot be checked.
+    Raises RejectedError (`payload.personal`) for a value that does not fit its field, which cannot be checked later.
     """
     if type(data) is not dict:
         return data

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-TOKEN_KEY = "$personal"
+TOKEN_KEY = "$personal"  # noqa: S105 - the name of a key, not a secret
 """The only key of a token."""
 
 ERASED: dict[str, Any] = {TOKEN_KEY: ""}
@@ -27,7 +27,8 @@ KEY_FIELD = "_personal"
 While the entity has its key: the id. After an erasure: `{"kid": <id>, "erased_ms": <time>}`.
 """
 
-_QUOTED = b'"$personal"'
+QUOTED_KEY = b'"$personal"'
+"""What the JSON of a value contains if the key is in it, perhaps as a text: only then it is searched."""
 
 
 def is_token(value: Any) -> bool:
@@ -55,13 +56,8 @@ def contains_token(value: Any) -> bool:
     return next(tokens_in(value), None) is not None
 
 
-def reserved_problem(value: Any, encoded: bytes) -> str | None:
-    """Return that a value from outside has the reserved key, or None. `encoded` is its JSON, which is searched first.
-
-    The value is walked only if the bytes contain the key, perhaps as a text, which is allowed.
-    """
-    if _QUOTED not in encoded:
-        return None
+def reserved_problem(value: Any) -> str | None:
+    """Return that a value from outside has the reserved key, or None. As a text it is allowed."""
     level = [value]
     while level:
         each = level.pop()

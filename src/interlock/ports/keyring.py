@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+KEYRING_VARIABLE = "INTERLOCK_KEYRING"
+"""The environment variable with the address of the keyring, for every process of an installation."""
+
 EPOCH_MAX = 2**31 - 1
 """The greatest number of an epoch: it fits into a column of 32 bits."""
 

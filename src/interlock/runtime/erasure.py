@@ -144,9 +144,7 @@ class Eraser:
         if queue is None:
             return ()
         page = await queue.list_work(WorkQuery(entity=entity))
-        return tuple(
-            f"{row.work.name} {row.work.key(entity)}" for row in page.rows if row.work.name != ERASE_WORK
-        )
+        return tuple(f"{row.work.name} {row.work.key(entity)}" for row in page.rows if row.work.name != ERASE_WORK)
 
     async def _finish_work(self, entity: str) -> None:
         """Finish the work row of an erasure whose key was destroyed; another worker may have done it."""

@@ -29,7 +29,7 @@ class Rotation(Struct, frozen=True):
 
 
 async def rotate_epoch(keys: DataKeys, keyring: Keyring) -> Rotation:
-    """Start a new epoch and end the older ones. Raises UsageError (`keyring.read_only`) when there is nothing to end."""
+    """Start a new epoch, and end the older ones. Raises UsageError (`keyring.read_only`) if there are none to end."""
     before = await in_thread(keyring.epochs)
     counts = await keys.count_keys()
     is_unfinished = len(before) > 1 or any(epoch < before[-1] for epoch in counts)

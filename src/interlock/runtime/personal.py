@@ -13,9 +13,10 @@ of the receiver; where the receiver declares no personal field for one, the even
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+import secrets  # noqa: TID251 - keys are not an input: no program may choose them
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import CIPHER_AGE_MS_MAX, CIPHERS_CACHED_MAX, DATA_KEYS_POOL
 from interlock.model.personal_plan import PersonalPlan, ResultFields, seal_fields, seal_result, unsealed_fields
-from interlock.model.personal_token import ERASED, KEY_FIELD, TOKEN_KEY, contains_token, tokens_in
+from interlock.model.personal_token import ERASED, KEY_FIELD, TOKEN_KEY, contains_token, is_token, tokens_in
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
@@ -52,9 +53,7 @@ def missing_keyring(kind: str | None = None) -> UnavailableError:
     """Return the error for a process that has no keyring, where there is personal data; `kind` names the chart."""
     hint = "open the runtime with `keyring=`, or set INTERLOCK_KEYRING, such as file:keyring.json"
     what = "there is" if kind is None else f"chart `{kind}` has"
-    return UnavailableError(
-        f"{what} personal data, and this process has no keyring", code="keyring.missing", hint=hint
-    )
+    return UnavailableError(f"{what} personal data, and this process has no keyring", code="keyring.missing", hint=hint)
 
 
 def undeclared_error() -> RejectedError:
@@ -71,15 +70,17 @@ class PersonalVault:
         self.keyring = keyring
         self._clock = clock
         self._pool: deque[DataCipher] = deque()
+        self._filling = asyncio.Lock()
         self._opened: OrderedDict[str, tuple[DataCipher | None, int]] = OrderedDict()
 
     # Keys
 
     async def new_cipher(self) -> DataCipher:
         """Return a data key that no entity uses. It is durable."""
-        if not self._pool:
-            await self.fill_pool()
-        cipher = self._pool.popleft()
+        while not self._pool:
+            async with self._filling:  # one caller fills the pool, and the others wait for it
+                await self.fill_pool()
+        cipher = self._pool.popleft()  # nothing was awaited since the pool had one
         self._keep(cipher.kid, cipher)
         return cipher
 
@@ -128,9 +129,7 @@ class PersonalVault:
     async def _unwrap(self, row: DataKey) -> DataCipher:
         tenant = self.keys.tenant
         try:
-            key = await in_thread(
-                lambda: self.keyring.unwrap(row.epoch, row.wrapped, kid=row.kid, tenant=tenant)
-            )
+            key = await in_thread(lambda: self.keyring.unwrap(row.epoch, row.wrapped, kid=row.kid, tenant=tenant))
         except NotFoundError as error:
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
         return DataCipher(key, kid=row.kid, tenant=tenant)
@@ -160,7 +159,7 @@ class PersonalVault:
         seal = _erase_value if cipher is None else cipher.seal
         _check_places(context, plan.context)
         try:
-            sealed = seal_fields(await self._own_tokens(context, owner), plan.context, seal)
+            sealed = seal_fields(await self._reopened(context, plan.context, owner), plan.context, seal)
         except RejectedError as error:
             raise RejectedError(f"invalid context: {error.message}", code="context.refused") from error
         return {**sealed, KEY_FIELD: owner if cipher is None or owner is not None else cipher.kid}
@@ -182,7 +181,7 @@ class PersonalVault:
             try:
                 if event.origin is not None:
                     _check_places(data, fields)
-                data = await self._own_tokens(data, owner)
+                data = await self._reopened(data, fields, owner)
             except RejectedError as error:
                 if not is_result:
                     raise
@@ -210,11 +209,20 @@ class PersonalVault:
             raise RejectedError("this entity has no data key", code="personal.no_key", hint=hint)
         return await self.cipher(owner)
 
-    async def _own_tokens(self, data: Any, owner: Any) -> Any:
-        """Return data with the tokens of other entities replaced by their values. Own tokens stay."""
+    async def _reopened(self, data: Any, fields: Mapping[str, Field] | ResultFields, owner: Any) -> Any:
+        """Return data with the tokens opened that are sealed again: those of other entities, and parts of a value.
+
+        A token of this entity that is a whole value stays: sealing is deterministic, so it would be the same.
+        """
         kid = owner["kid"] if isinstance(owner, dict) else owner
-        foreign = [each for each in tokens_in(data) if kid_of(each) not in (None, kid)]
-        return await self._open(data, foreign, fails=True) if foreign else data
+        found: list[dict[str, Any]] = []
+        for value in _values_to_seal(data, fields):
+            if not (is_token(value) and kid_of(value) in (None, kid)):
+                found += tokens_in(value)
+        foreign = [each for each in found if kid_of(each) not in (None, kid)]
+        data = await self._open(data, foreign, fails=True) if foreign else data
+        parts = [each for each in found if kid_of(each) in (None, kid)]
+        return await self._open(data, parts, fails=False) if parts else data
 
     def check_step(self, kernel: Kernel, before: Snapshot, step: Step) -> Step:
         """Return the step, or a refusal if it would store a personal value that is not sealed.
@@ -318,6 +326,22 @@ def _check_places(data: Any, fields: Mapping[str, Field] | ResultFields) -> None
         raise undeclared_error()
 
 
+def _values_to_seal(data: Any, fields: Mapping[str, Field] | ResultFields) -> Iterator[Any]:
+    """Yield the values of data that are sealed, each as a whole."""
+    if fields is True:
+        yield data
+    elif type(data) is not dict:
+        return
+    elif isinstance(fields, tuple):
+        yield from (data[name] for name in fields if name in data)
+    else:
+        for name, field in fields.items():
+            if field.personal:
+                yield data.get(name)
+            else:
+                yield from _values_to_seal(data.get(name), field.fields_by_name)
+
+
 def _outside(data: Any, fields: Mapping[str, Field]) -> Any:
     """Return the parts of data that are not in personal fields."""
     if type(data) is not dict:
@@ -341,5 +365,3 @@ def _failed_result(event: Event, error: RejectedError) -> Event:
 
 def _erase_value(value: Any) -> dict[str, Any]:  # noqa: ARG001 - it takes the place of a cipher
     return dict(ERASED)
-
-

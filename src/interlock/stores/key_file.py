@@ -87,7 +87,9 @@ class KeyFile:
         """Return destroyed keys by id."""
         values = (self.tenant, after, limit)
         return await in_thread(
-            lambda: self._read(lambda each: tuple(DestroyedKey(*row) for row in each.execute(DESTROYED_KEYS, values)), ())
+            lambda: self._read(
+                lambda each: tuple(DestroyedKey(*row) for row in each.execute(DESTROYED_KEYS, values)), ()
+            )
         )
 
     async def retire_epochs(self, before: int) -> None:

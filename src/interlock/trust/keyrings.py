@@ -12,7 +12,7 @@ Rule 2: errors and logs name epochs and places, never a key.
 from __future__ import annotations
 
 import os
-import secrets
+import secrets  # noqa: TID251 - keys are not an input: no program may choose them
 import shlex
 import stat
 import subprocess
@@ -148,7 +148,7 @@ class FileKeyring(KeyTable):
 
     def _read(self) -> Mapping[int, bytes]:
         try:
-            found = os.stat(self.path)
+            found = self.path.stat()
         except OSError as error:
             hint = f"create one: interlock keyring init {self.path}"
             message = f"cannot read the keyring {self.path}: {error.strerror}"
@@ -182,7 +182,7 @@ class FileKeyring(KeyTable):
         beside = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}")
         try:
             _write_all(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), _file_text(keys))
-            os.replace(beside, self.path)
+            beside.replace(self.path)
             _sync_folder(self.path.resolve().parent)
             os.pwrite(old, b"\0" * os.fstat(old).st_size, 0)
             os.fsync(old)

@@ -87,7 +87,9 @@ states:
       leak: {actions: [{send: {event: leaked, to: "= event.data.to", data: {email: = context.email}}}]}
       publish: {actions: [{emit: {type: customer.welcomed, data: {email: = context.email, adult: = context.adult}}}]}
       remind: {actions: [{send: {event: reminder, delay: 10ms, data: {email: = context.email}}}]}
-      reminder: {guard: "= event.data.email == context.email", actions: [{assign: {reminders: = context.reminders + 1}}]}
+      reminder:
+        guard: = event.data.email == context.email
+        actions: [{assign: {reminders: = context.reminders + 1}}]
       check: looking
       fail: failing
       invite: inviting
@@ -211,8 +213,12 @@ async def key_of(runtime: Runtime, entity: str) -> tuple[DataKey, bytes]:
 
 def found_in(folder: Path, *secrets: bytes) -> list[str]:
     """The files below a folder that contain one of these, as it is, in hex or in base64."""
-    forms = [form for each in secrets for form in (each, each.hex().encode(), each.hex().upper().encode(), b64encode(each))]
-    return sorted({str(path.relative_to(folder)) for path, content in _files(folder) for form in forms if form in content})
+    forms = [
+        form for each in secrets for form in (each, each.hex().encode(), each.hex().upper().encode(), b64encode(each))
+    ]
+    return sorted(
+        {str(path.relative_to(folder)) for path, content in _files(folder) for form in forms if form in content}
+    )
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, bytes]]:

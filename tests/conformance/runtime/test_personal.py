@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ async def test_the_late_result_of_an_erased_entity_counts_without_its_personal_f
         await free.wait()
         return {"iban": "DE-late-result", "ok": "late"}
 
-    bound[0].handlers["bank.lookup"] = slow  # type: ignore[index]  # the fixture's own chart
+    bound[0].handlers["bank.lookup"] = slow
     async with interlock.open("memory:", charts=bound) as runtime:
         await _erased(runtime)
         await started.wait()
@@ -242,15 +243,16 @@ async def test_the_reserved_key_is_refused_at_every_entrance(value: Any) -> None
         services.inputs.append(attempt.input)
         return {"iban": value}
 
-    bound[0].handlers["bank.lookup"] = tokens  # type: ignore[index]  # the fixture's own chart
+    bound[0].handlers["bank.lookup"] = tokens
     async with interlock.open("memory:", charts=bound) as runtime:
-        for call in (
+        calls: tuple[Callable[[], Awaitable[Any]], ...] = (
             lambda: runtime.create("customer/c-2", {"ok": value}),
             lambda: runtime.create("customer/c-2", {"_personal": "00" * 8}),
             lambda: runtime.send("customer/c-1", "change", {"email": value}),
             lambda: runtime.dry_run("customer/c-1", "change", {"email": value}),
             lambda: runtime.send("customer/c-1", "close", principal={"id": "x", "more": value}),
-        ):
+        )
+        for call in calls:
             with pytest.raises(UsageError) as caught:
                 await call()
             assert caught.value.code == "payload.reserved"
@@ -318,7 +320,9 @@ async def _child(runtime: Any) -> Any:
 
 async def test_an_entity_of_a_plain_chart_stays_on_it(place: Path, keyring: str) -> None:
     """Its journal has plain values, which no erasure would reach."""
-    plain = interlock.loads(PARTNER.replace(", personal: true", "").replace("kind: partner", "kind: partner\nrevision: '1'"))
+    plain = interlock.loads(
+        PARTNER.replace(", personal: true", "").replace("kind: partner", "kind: partner\nrevision: '1'")
+    )
     marked = interlock.loads(PARTNER.replace("kind: partner", "kind: partner\nrevision: '2'"))
     url = f"sqlite:///{place}/shop.db"
     async with interlock.open(url, charts=[plain], work=False) as runtime:
@@ -360,10 +364,11 @@ def test_a_send_in_a_blocking_transaction_of_the_caller_is_sealed(place: Path, k
         connection = sqlite3.connect(place / "shop.db", isolation_level=None)
         connection.execute("PRAGMA synchronous = FULL")
         payload = {"email": EMAIL, "home": {"city": "x", "land": "DE"}, "adult": True}
-        for call in (
+        calls: tuple[Callable[[Any], Any], ...] = (
             lambda joined: joined.create("customer/c-1", {"phone": EMAIL}),
             lambda joined: joined.send("customer/c-1", "signup", payload),
-        ):
+        )
+        for call in calls:
             connection.execute("BEGIN IMMEDIATE")
             call(runtime.join(connection)).expect()
             connection.execute("COMMIT")
@@ -387,3 +392,61 @@ async def test_messages_and_children_of_a_plain_chart_carry_no_token() -> None:
             return (await runtime.state("customer/c-1")).context["failed"]
 
         assert await eventually(failed) == "personal.undeclared"
+
+
+async def test_many_creations_at_once_share_the_pools_of_keys() -> None:
+    async with interlock.open("memory:", charts=charts(Services()), work=False) as runtime:
+        await asyncio.gather(*(runtime.create(f"customer/{number}", {"phone": EMAIL}) for number in range(300)))
+        kids = {(await runtime.preview_erasure(f"customer/{number}")).kid for number in range(300)}
+
+        assert len(kids) == 300
+        assert runtime.vault is not None
+        assert sum((await runtime.vault.keys.count_keys()).values()) <= 300 + 64
+
+
+async def test_parts_of_a_value_are_sealed_again_as_a_whole() -> None:
+    """A mapping with tokens in it, which the receiver declares personal as a whole: one key opens all of it."""
+    sender = interlock.loads("""
+interlock: 1
+kind: sender
+context: {zip: {nullable: true, personal: true}, answer: {nullable: true, personal: true}}
+states:
+  a:
+    entry: [{send: {event: told, to: receiver/1, data: {home: {zip: = context.zip, land: DE}}}}]
+    invoke:
+      type: chart
+      src: child
+      input: {zip: = context.zip}
+      personal: true
+      onDone: {target: b, actions: [{assign: {answer: = event.data}}]}
+      onError: b
+  b: {}
+""")
+    receiver = interlock.loads("""
+interlock: 1
+kind: receiver
+context: {home: {type: object, nullable: true, personal: true}}
+events: {told: {payload: {home: {type: object, personal: true}}}}
+states: {a: {on: {told: {actions: [{assign: {home: = event.data.home}}]}}}}
+""")
+    child = interlock.loads("""
+interlock: 1
+kind: child
+context: {zip: {nullable: true, personal: true}}
+states: {a: {type: final, output: {zip: = context.zip, ok: true}}}
+""")
+    async with interlock.open("memory:", charts=[sender, receiver, child]) as runtime:
+        await runtime.create("receiver/1")
+        await runtime.create("sender/1", {"zip": "10115"})
+
+        async def told() -> Any:
+            return (await runtime.state("receiver/1")).context["home"]
+
+        async def answered() -> Any:
+            return (await runtime.state("sender/1")).context["answer"]
+
+        assert await eventually(told) == {"zip": "10115", "land": "DE"}
+        assert await eventually(answered) == {"zip": "10115", "ok": True}
+        await runtime.erase("sender/1", reason=REASON, live=True)
+        assert await told() == {"zip": "10115", "land": "DE"}
+        assert await answered() == ERASED

@@ -41,7 +41,7 @@ class Countdown:
         self._left -= 1
 
     def around(self, call: Callable[..., Awaitable[Any]], times: int) -> Callable[..., Awaitable[Any]]:
-        """Count the points before and after the first calls. Later ones finish the work of processes that were killed."""
+        """Count the points before and after the first calls. Later ones finish the work of killed processes."""
         left = times
 
         async def counted(*arguments: Any, **named: Any) -> Any:

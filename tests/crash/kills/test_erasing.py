@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ async def test_an_erasure_that_was_begun_is_finished_and_every_entity_has_its_ke
                     return isinstance(await runtime.vault.keys.find_key(kid), DestroyedKey)
 
                 await eventually(is_destroyed, f"the key of {entity}")
-                await eventually(lambda entity=entity: _has_no_work(runtime, entity), f"the work of {entity}")
+                await eventually(partial(_has_no_work, runtime, entity), f"the work of {entity}")
             else:
                 living += 1
                 assert isinstance(await runtime.vault.keys.find_key(found), DataKey)

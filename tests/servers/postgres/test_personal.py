@@ -1,4 +1,4 @@
-"""Personal data on a PostgreSQL server: no plain value in any of its files or logs, and no key after its epoch ended."""
+"""Personal data on a PostgreSQL server: no plain value in its files and logs, and no key after its epoch ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ async def test_a_creation_in_a_transaction_of_the_caller_is_sealed(keyring: str)
                 await joined.create(ENTITY, {"phone": CANARIES[1].decode()})
             async with connection.transaction():
                 receipt = await runtime.join(connection).send(
-                    ENTITY, "signup", {"email": CANARIES[0].decode(), "home": {"city": "x", "land": "DE"}, "adult": True}
+                    ENTITY,
+                    "signup",
+                    {"email": CANARIES[0].decode(), "home": {"city": "x", "land": "DE"}, "adult": True},
                 )
         finally:
             await connection.close()

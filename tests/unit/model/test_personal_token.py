@@ -35,7 +35,9 @@ def test_the_key_of_a_token_is_refused_from_outside(value: object) -> None:
     assert caught.value.code == "payload.reserved"
 
 
-@pytest.mark.parametrize("value", ["$personal", {"a": "$personal"}, ["$personal"], {"$personal2": 1}, {"a": '"$personal"'}])
+@pytest.mark.parametrize(
+    "value", ["$personal", {"a": "$personal"}, ["$personal"], {"$personal2": 1}, {"a": '"$personal"'}]
+)
 def test_a_text_that_only_looks_like_the_key_is_fine(value: object) -> None:
     assert payload_problem(value) is None
 

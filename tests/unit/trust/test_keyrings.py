@@ -1,6 +1,5 @@
 """Keyrings: in a file, a variable, a command, and of this process."""
 
-import os
 import sys
 from base64 import b64encode
 from pathlib import Path
@@ -66,7 +65,7 @@ def test_a_file_ends_epochs_and_other_processes_see_it(tmp_path: Path) -> None:
     assert other.epochs() == (2,)
     with pytest.raises(NotFoundError):
         other.unwrap(1, wrapped, kid=KID, tenant="")
-    assert os.stat(path).st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["keyring.json"]
     first_key = before.split(b'"1": "')[1].split(b'"')[0]
     assert first_key not in path.read_bytes()
@@ -96,7 +95,9 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     assert code_of(lambda: FileKeyring.create(path)) == "keyring.exists"
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"interlock_keyring": 1}', '{"interlock_keyring": 1, "epochs": {"1": "AA"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"interlock_keyring": 1}', '{"interlock_keyring": 1, "epochs": {"1": "AA"}}']
+)
 def test_another_file_is_not_a_keyring(tmp_path: Path, content: str) -> None:
     path = tmp_path / "keyring.json"
     path.touch(mode=0o600)

@@ -88,7 +88,9 @@ def erase(
             terminal.report(*line)
     if is_done or dry_run:
         return exit_codes.OK
-    terminal.failure(f"`{entity}` has not ended", "let it end first, or add --live: effects that need the data then fail")
+    terminal.failure(
+        f"`{entity}` has not ended", "let it end first, or add --live: effects that need the data then fail"
+    )
     return exit_codes.FINDINGS
 
 
@@ -104,12 +106,13 @@ def _lines(found: Erasure, more: tuple[Erasure, ...], *, is_done: bool) -> Itera
     yield from _list("work that has not finished", found.pending)
     yield from _list("children, which have the same key", found.children)
     followed = {each.entity for each in more}
-    yield from _list("personal values were sent to, and sealed there with another key", (
-        each for each in found.targets if each not in followed
-    ))
-    yield from _list("messages with personal values, which cannot be recalled", (
-        f"{topic} {key}" for topic, key in found.messages
-    ))
+    yield from _list(
+        "personal values were sent to, and sealed there with another key",
+        (each for each in found.targets if each not in followed),
+    )
+    yield from _list(
+        "messages with personal values, which cannot be recalled", (f"{topic} {key}" for topic, key in found.messages)
+    )
     for each in more:
         yield ((each.entity, "bold"), f" erased, version {each.version}")
 

@@ -8,17 +8,17 @@ from typing import TypeVar
 
 import click
 
-from interlock.assemble.vaults import VARIABLE, open_vault
+from interlock.assemble.vaults import open_vault
 from interlock.cli import exit_codes
 from interlock.cli.options import common, example, json_option, pass_terminal, words
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
-from interlock.cli.project import split_words
+from interlock.cli.project import default_keyring, split_words
 from interlock.cli.session import check_exists, run
 from interlock.errors import UsageError
 from interlock.ports.clock import SystemClock
 from interlock.ports.data_keys import DataKeys
-from interlock.ports.keyring import Keyring
+from interlock.ports.keyring import KEYRING_VARIABLE, Keyring
 from interlock.ports.threads import in_thread
 from interlock.runtime.key_rotation import rotate_epoch
 from interlock.stores.registry import open_store as open_store_url
@@ -27,7 +27,9 @@ from interlock.trust.keyrings import FileKeyring
 T = TypeVar("T")
 
 _KEYRING = click.option(
-    "--keyring", metavar="ADDRESS", help=f"file:PATH, env:NAME or command:LINE (default: {VARIABLE})."
+    "--keyring",
+    metavar="ADDRESS",
+    help=f"file:PATH, env:NAME or command:LINE (default: {KEYRING_VARIABLE}, then `keyring` in interlock.toml).",
 )
 
 
@@ -53,7 +55,7 @@ def init(terminal: Terminal, path: str) -> int:
     """
     FileKeyring.create(path)
     terminal.report((path, "bold"), " created")
-    terminal.message(f"use it: export {VARIABLE}=file:{os.path.abspath(path)}")  # noqa: PTH100 - a path to copy
+    terminal.message(f"use it: export {KEYRING_VARIABLE}=file:{os.path.abspath(path)}")  # noqa: PTH100 - a path to copy
     return exit_codes.OK
 
 
@@ -118,9 +120,9 @@ async def _with_keys(url: str, address: str | None, call: Callable[[DataKeys, Ke
     await check_exists(url)
     store = await open_store_url(url)
     try:
-        vault = await open_vault(store, (), address, SystemClock(), is_lasting=True)
+        vault = await open_vault(store, (), address or default_keyring(), SystemClock(), is_lasting=True)
         if vault is None:
-            hint = f"set {VARIABLE}, or write --keyring file:keyring.json"
+            hint = f"set {KEYRING_VARIABLE}, or write --keyring file:keyring.json"
             raise UsageError("no keyring is given", code="keyring.missing", hint=hint)
         return await call(vault.keys, vault.keyring)
     finally:

@@ -410,8 +410,8 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
     """Call it once after a store was restored from an older copy, before a worker starts.
 
     It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
-    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy of
-    the journals or of the key file does not have. Exit code 3 if a worker has leased work.
+    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy
+    of the journals or of the key file does not have. Exit code 3 if a worker has leased work.
     """
     url, _ = split_words(words)
 

@@ -97,6 +97,7 @@ class _PersonalCheck:
             for field in event.payload or ():
                 self._field(field)
             self._policy(event)
+        self._access()
         for index, guard, transition in guard_sites(self.chart):
             self._guard(guard, self._reads(transition), index)
         for site in block_sites(self.chart):
@@ -183,6 +184,13 @@ class _PersonalCheck:
                     self.report.add("personal.read", message, part.expression.location, hint)
             elif isinstance(part, GuardName):
                 self._shape(part.arguments, reads, part.location)
+
+    def _access(self) -> None:
+        """The permits of the chart itself: that of `create` reads the context that is given."""
+        given: Shape = {"context": shape_of_fields(self.chart.states[0].context)}
+        for access, reads in ((self.chart.create, Reads("public", (given,))), (self.chart.read, Reads(self.context))):
+            if access is not None and access.permit is not None:
+                self._public(access.permit, reads, access.location, "`permit`")
 
     def _policy(self, event: EventType) -> None:
         reads = Reads(self.context, (self.events.of_event(event),))
@@ -280,6 +288,8 @@ def _misfit(source: Shape, target: Shape | None, name: str) -> tuple[str, str] |
         return next((each for each in found if each is not None), None)
     if has_personal(source):
         return "personal.read", f"a personal value is copied to {name}, where it is not known which part is personal"
-    return ("personal.unsealed", f"{name} contains personal fields, and this value is not sealed") if has_personal(
-        target
-    ) else None
+    return (
+        ("personal.unsealed", f"{name} contains personal fields, and this value is not sealed")
+        if has_personal(target)
+        else None
+    )

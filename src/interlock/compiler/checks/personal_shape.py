@@ -116,7 +116,8 @@ class ShapeReader:
         if isinstance(value, dict):
             return {key: self.value(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
-            return "mixed" if any([has_personal(self.value(each)) for each in value]) else "public"
+            shapes = [self.value(each) for each in value]  # all of them: each may be a problem
+            return "mixed" if any(map(has_personal, shapes)) else "public"
         return "null" if value is None else "public"
 
     def expression(self, expression: Expression) -> Shape:
@@ -154,7 +155,8 @@ class _Walk:
             case ast.Dict():
                 return self._mapping(node)
             case ast.List() | ast.Tuple():
-                return "mixed" if any([has_personal(self.shape(each)) for each in node.elts]) else "public"
+                shapes = [self.shape(each) for each in node.elts]  # all of them: each may be a problem
+                return "mixed" if any(map(has_personal, shapes)) else "public"
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr) and not (isinstance(node, ast.Call) and child is node.func):

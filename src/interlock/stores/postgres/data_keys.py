@@ -98,7 +98,7 @@ class PostgresKeys:
 
     async def count_keys(self) -> dict[int, int]:
         """Return how many keys each epoch has."""
-        return {epoch: count for epoch, count in await self._rows(COUNT_KEYS)}
+        return dict(await self._rows(COUNT_KEYS))
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         def read() -> Questions[list[Any]]:

@@ -135,8 +135,8 @@ def test_a_personal_field_takes_a_personal_value_or_null(values: str) -> None:
         ("{note: = event.data.email}", "personal.read"),
         ("{note: = event.data}", "personal.read"),
         ("{note: [= event.data.email]}", "personal.read"),
-        ("{note: \"= [event.data.email]\"}", "personal.read"),
-        ("{note: \"= {context.delay: event.data.email}\"}", "personal.read"),
+        ('{note: "= [event.data.email]"}', "personal.read"),
+        ('{note: "= {context.delay: event.data.email}"}', "personal.read"),
         ("{note: '= event'}", "personal.read"),
         ("{home.country: = event.data.email}", "personal.read"),
         ("{count: = len(event.data.email)}", "personal.read"),
@@ -149,7 +149,8 @@ def test_a_value_that_does_not_fit_is_refused(values: str, code: str) -> None:
 def test_a_field_that_is_personal_in_some_events_only_cannot_be_read() -> None:
     """Copied into a personal field, the plain one would be stored unsealed."""
     both = f"{CONTEXT}states:\n  a:\n    on:\n      '*': {{actions: [{{assign: {{email: = event.data.email}}}}]}}\n"
-    entry = f"{CONTEXT}states:\n  a:\n    entry: [{{assign: {{email: = event.data.email}}}}]\n    on: {{signup: a2}}\n  a2: {{}}\n"
+    action = "{assign: {email: = event.data.email}}"
+    entry = f"{CONTEXT}states:\n  a:\n    entry: [{action}]\n    on: {{signup: a2}}\n  a2: {{}}\n"
 
     assert "personal.read" in problems(both)
     assert "personal.read" in problems(entry)
@@ -268,7 +269,9 @@ states:
   a:
     saga:
       steps:
-        - {{id: account, do: {{src: bank.open, output: iban}}, compensate: {{src: bank.close, input: {{iban: = context.iban}}}}}}
+        - id: account
+          do: {{src: bank.open, output: iban}}
+          compensate: {{src: bank.close, input: {{iban: = context.iban}}}}
       onDone: b
       onError: b
   b: {{type: final}}
@@ -284,7 +287,10 @@ states:
     ("context", "code"),
     [
         ("{email: {type: string, personal: true, default: x@example.org}}", "personal.unsealed"),
-        ("{home: {type: object, default: {zip: a}, fields: {zip: {type: string, personal: true}}}}", "personal.unsealed"),
+        (
+            "{home: {type: object, default: {zip: a}, fields: {zip: {type: string, personal: true}}}}",
+            "personal.unsealed",
+        ),
         ("{email: {type: string, nullable: true, personal: true, index: true}}", "personal.place"),
         ("{all: {type: array, nullable: true, items: {type: string, personal: true}}}", "personal.place"),
         (
@@ -305,7 +311,7 @@ def test_what_cannot_be_sealed_cannot_be_marked(context: str, code: str) -> None
     "context",
     [
         "{email: {type: string, nullable: true, default: null, personal: true}}",
-        "{all: {type: array, nullable: true, personal: true, items: {type: object, fields: {a: {type: string, personal: true}}}}}",
+        "{all: {type: array, nullable: true, personal: true, items: {type: string, personal: true}}}",
         "{home: {type: object, nullable: true, personal: true, fields: {zip: {type: string, personal: true}}}}",
     ],
 )
@@ -316,13 +322,31 @@ def test_a_whole_array_or_object_can_be_marked(context: str) -> None:
 @pytest.mark.parametrize(
     ("event", "code"),
     [
-        ("{payload: {email: {type: string, personal: true}}, permit: '= event.data.email == principal.mail'}", "personal.read"),
+        (
+            "{payload: {email: {type: string, personal: true}}, permit: '= event.data.email == principal.mail'}",
+            "personal.read",
+        ),
         ("{payload: {email: {type: string, personal: true}}, dedupe: = event.data.email}", "personal.read"),
         ("{payload: {email: {type: string, personal: true, default: x}}}", "personal.unsealed"),
     ],
 )
 def test_a_policy_and_a_key_are_not_personal(event: str, code: str) -> None:
     assert code in errors(f"events: {{e: {event}}}\nstates: {{a: {{on: {{e: b}}}}, b: {{}}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("access", "codes"),
+    [
+        ("create: {permit: '= event.data.context.email == principal.mail'}", ["personal.read"]),
+        ("read: {permit: '= context.email == principal.mail'}", ["personal.read"]),
+        ("create: {permit: '= event.data.context.email != null'}", []),
+        ("read: {permit: '= context.owner == principal.id'}", []),
+    ],
+)
+def test_the_permits_of_a_chart_are_not_personal(access: str, codes: list[str]) -> None:
+    context = "context: {email: {type: string, nullable: true, personal: true}, owner: {type: string, nullable: true}}"
+
+    assert codes == errors(f"{access}\n{context}\nstates: {{a: {{}}}}\n")
 
 
 def test_a_policy_may_ask_whether_there_is_a_value() -> None:
@@ -332,12 +356,13 @@ def test_a_policy_may_ask_whether_there_is_a_value() -> None:
 
 
 def test_a_delay_and_the_output_of_an_inner_state_are_not_personal() -> None:
-    delay = "context: {d: {type: string, nullable: true, personal: true}}\nstates: {a: {after: {'= context.d': b}}, b: {}}\n"
+    head = "context: {d: {type: string, nullable: true, personal: true}}\n"
+    delay = f"{head}states: {{a: {{after: {{'= context.d': b}}}}, b: {{}}}}\n"
     inner = """\
 context: {d: {type: string, nullable: true, personal: true}}
 states: {a: {states: {x: {type: final, output: = context.d}}, onDone: b}, b: {}}
 """
-    outer = "context: {d: {type: string, nullable: true, personal: true}}\nstates: {a: {type: final, output: = context.d}}\n"
+    outer = f"{head}states: {{a: {{type: final, output: = context.d}}}}\n"
 
     assert "personal.read" in errors(delay)
     assert "personal.read" in errors(inner)
@@ -361,7 +386,8 @@ states:
 
 
 def test_the_field_of_the_data_key_is_reserved() -> None:
-    declared = "context: {_personal: {nullable: true}, email: {type: string, nullable: true, personal: true}}\nstates: {a: {}}\n"
+    fields = "_personal: {nullable: true}, email: {type: string, nullable: true, personal: true}"
+    declared = f"context: {{{fields}}}\nstates: {{a: {{}}}}\n"
     written = with_action("{assign: {_personal: null}}")
 
     assert "name.reserved" in errors(declared)
@@ -377,4 +403,11 @@ def test_functions_get_tokens_and_are_not_refused() -> None:
 
 
 def test_a_chart_without_personal_data_has_no_plan() -> None:
-    assert plan_of(chart_of("context: {a: {default: 1}}\nevents: {e: {payload: {b: string}}}\nstates: {x: {on: {e: y}}, y: {}}\n")) is None
+    assert (
+        plan_of(
+            chart_of(
+                "context: {a: {default: 1}}\nevents: {e: {payload: {b: string}}}\nstates: {x: {on: {e: y}}, y: {}}\n"
+            )
+        )
+        is None
+    )
