@@ -35,7 +35,7 @@ KNOWN_NAMES = '[parameters]\n"path.entity" = "lamp/a"\n"path.kind" = "lamp"\n'
 LEFT_OUT = "/streams/"
 CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_headers_conformance"),
-    *("response_schema_conformance", "negative_data_rejection", "unsupported_method", "ignored_auth"),
+    *("response_schema_conformance", "negative_data_rejection", "unsupported_method"),
 )
 """Not `positive_data_acceptance`: a request that fits the document may still name what does not exist."""
 EXAMPLES = int(os.environ.get("INTERLOCK_SCHEMA_EXAMPLES", "10"))
@@ -59,11 +59,14 @@ def sign_in(server: Server) -> list[str]:
 def test_every_response_is_what_the_openapi_document_says(login: str, tmp_path: Path) -> None:
     if login == "session":  # known names reach what is behind the first check; the other run has any text there
         (tmp_path / "schemathesis.toml").write_text(KNOWN_NAMES, encoding="utf-8")
+    # Without the key there must be a 401. The cookie of a session has the port in its name, which Schemathesis does not
+    # know, so it cannot leave it out; `tests/scenarios/rights` tries every endpoint without it.
+    checks = (*CHECKS, "ignored_auth") if login == "key" else CHECKS
     with serving(tmp_path, rights=RIGHTS, chart=CHART) as server:
         headers = [f"Authorization: Bearer {KEY}"] if login == "key" else sign_in(server)
         command = [f"{sysconfig.get_path('scripts')}/schemathesis", "run", "--no-color", "--no-shrink"]
         command += [f"http://127.0.0.1:{server.port}/api/v1/openapi.json", "--max-examples", str(EXAMPLES)]
-        command += ["--checks", ",".join(CHECKS), "--exclude-path-regex", LEFT_OUT, "--seed", "7", "--warnings", "off"]
+        command += ["--checks", ",".join(checks), "--exclude-path-regex", LEFT_OUT, "--seed", "7", "--warnings", "off"]
         command += ["--generation-deterministic", "--request-timeout", "120"]
         command += [word for each in headers for word in ("-H", each)]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -76,3 +76,11 @@ async def test_accepted_sockets_have_nagle_disabled() -> None:
             is_set = await asyncio.wait_for(found, PATIENCE_SECONDS)
 
     assert is_set
+
+
+async def test_a_repeated_query_parameter_is_refused() -> None:
+    """A proxy in front might check another one of them than we use."""
+    async with open_console() as client:
+        response = await client.get("work?limit=5&limit=200")
+
+    assert (400, "query.malformed") == (response.status_code, response.json()["code"])
