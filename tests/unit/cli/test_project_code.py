@@ -33,7 +33,7 @@ LOOKING = {
     "top": ["--once"],
     "verify": [],
 }
-WRITING = {"archive", "create", "run", "send", "serve"}
+WRITING = {"archive", "create", "erase", "run", "send", "serve"}
 APART = {
     "completion",
     "convert",
@@ -41,6 +41,7 @@ APART = {
     "diff",
     "draw",
     "fmt",
+    "keyring",
     "migrate",
     "new",
     "refold",
