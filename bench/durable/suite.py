@@ -17,7 +17,7 @@ from bench.measure import Measurement, PeerUnavailableError, file_system, report
 from bench.results import Figure, Line, Run, paired
 from bench.suite import Column, Found, Goal, Suite, Workload, count, median, ratio, spread, value
 
-WORKLOADS = ("seq1", "fleet", "demo", "effects")
+WORKLOADS = ("seq1", "fleet", "demo", "effects", "refused")
 LARGE = ("recovery-file", "recovery-sqlite", "scale", "shadow")
 LARGE_SECONDS_MAX = 400
 
@@ -33,6 +33,8 @@ class Command:
     orders: int = 1_000
     whole: int = 500
     """Orders of the workloads `demo` and `effects`."""
+    refused: int = 5_000
+    """Refused events."""
 
 
 COMMANDS: dict[str, Command] = {
@@ -56,6 +58,8 @@ COMMANDS: dict[str, Command] = {
     "dbos-postgres": Command(module="dbos_orders", way="postgres", server="postgres", events=60, orders=64, whole=64),
     "restate": Command(module="restate_orders", way="object", server="restate", events=100, orders=100, whole=64),
     "temporal": Command(module="temporal_orders", way="update", server="temporal", events=40, orders=48, whole=48),
+    "temporal-by-hand": Command(module="temporal_orders", way="by-hand", server="temporal", events=40, orders=48),
+    "interlock-temporal": Command(module="interlock_temporal", way="temporal", server="temporal", events=40, orders=48),
 }
 """Every engine, in the order of the tables. Slow engines do less in a round; the number is shown."""
 
@@ -128,7 +132,7 @@ def command(engine: Command, servers: Servers, folder: Path) -> list[str]:
 
 
 def _count(engine: Command, workload: str, effort: Effort) -> int:
-    sizes = {"seq1": engine.events, "fleet": engine.orders}
+    sizes = {"seq1": engine.events, "fleet": engine.orders, "refused": engine.refused}
     return max(5, int(effort.share * sizes.get(workload, engine.whole)))
 
 
@@ -197,6 +201,11 @@ def _flat(run: Run) -> Found:
 
 
 GOALS = (
+    Goal(
+        "Temporal, 64 callers: CPU of a step, with the server, to a workflow by hand",
+        "<= 1.1x",
+        ratio("fleet", "interlock-temporal", "temporal-by-hand", "all_cpu_us", form=",.0f", unit="us"),
+    ),
     Goal("files, one caller, to raw write + fdatasync", ">= 0.85x", _rates("seq1", "interlock-file", "raw-file")),
     Goal(
         "SQLite, one caller, to a raw insert per transaction",
@@ -301,6 +310,11 @@ Interlock runs as users run it: `interlock.open`, the whole runtime, a key for e
             name="effects",
             title="effects: ten effects of an order one after the other, 64 callers and a worker",
             columns=_columns("orders", "effect"),
+        ),
+        Workload(
+            name="refused",
+            title="refused: events of senders without the role, each with a durable row of the audit, 64 callers",
+            columns=_columns("events", "row"),
         ),
         Workload(
             name="recovery",

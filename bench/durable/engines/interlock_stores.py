@@ -10,11 +10,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import interlock
-from bench.durable.engines.interlock_work import Demo, Errands
+from bench.durable.engines.interlock_work import Demo, Errands, Refusals
 from bench.durable.order import Line, Place, Runner
+from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
 from interlock.ports.clock import SystemClock
@@ -33,8 +34,8 @@ CHART = interlock.load(Path(__file__).resolve().parents[2] / "charts" / "shipmen
 class Orders:
     """Orders on a store of Interlock."""
 
-    def __init__(self, url: str) -> None:
-        self._opening: PendingRuntime = interlock.open(url, charts=[CHART])
+    def __init__(self, url: str, *, chart: BoundChart[Any] = CHART) -> None:
+        self._opening: PendingRuntime = interlock.open(url, charts=[chart])
         self._runtime: Runtime | None = None
 
     async def start(self) -> None:
@@ -131,7 +132,11 @@ LINES = {
     "file": _line(
         "interlock, files",
         lambda place: Orders(_file(place)),
-        runners={"demo": lambda place: Demo(_file(place)), "effects": lambda place: Errands(_file(place))},
+        runners={
+            "demo": lambda place: Demo(_file(place)),
+            "effects": lambda place: Errands(_file(place)),
+            "refused": lambda place: Refusals(_file(place)),
+        },
     ),
     "file-inline": _line(
         "interlock, files, in the caller's thread",
@@ -140,7 +145,11 @@ LINES = {
     "sqlite": _line(
         "interlock, SQLite",
         lambda place: Orders(_sqlite(place)),
-        runners={"demo": lambda place: Demo(_sqlite(place)), "effects": lambda place: Errands(_sqlite(place))},
+        runners={
+            "demo": lambda place: Demo(_sqlite(place)),
+            "effects": lambda place: Errands(_sqlite(place)),
+            "refused": lambda place: Refusals(_sqlite(place)),
+        },
     ),
     "sqlite-each": _line(
         "interlock, SQLite, a commit per step", lambda place: OwnOrders(lambda: EachStore(place.folder / "orders.db"))
@@ -148,7 +157,11 @@ LINES = {
     "postgres": _line(
         "interlock, PostgreSQL",
         lambda place: Orders(_postgres(place)),
-        runners={"demo": lambda place: Demo(_postgres(place)), "effects": lambda place: Errands(_postgres(place))},
+        runners={
+            "demo": lambda place: Demo(_postgres(place)),
+            "effects": lambda place: Errands(_postgres(place)),
+            "refused": lambda place: Refusals(_postgres(place)),
+        },
     ),
     "postgres-each": _line(
         "interlock, PostgreSQL, a statement per step", lambda place: Orders(_postgres(place) + "?commit=one")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from interlock.ports.authorizer import Authorizer
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
+    from interlock.ports.engine import Engine
     from interlock.ports.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Route
@@ -402,6 +403,9 @@ class PendingRuntime:
         from interlock.runtime.worker.worker import Worker
 
         options, keeps_work = self._options, runtime.store.work is not None
+        if runtime.store.engine is not None:
+            await self._start_engine(runtime, runtime.store.engine)
+            return
         if options.bus is not None and not keeps_work:
             hint = "use another store, such as sqlite:, or open the runtime without a bus"
             raise UsageError("this store cannot keep messages for a bus", code="store.work", hint=hint)
@@ -425,6 +429,26 @@ class PendingRuntime:
             self._warn_of_missing_handlers()
             await worker.start()
             runtime.on_close(worker.stop)
+
+    async def _start_engine(self, runtime: Runtime, engine: Engine) -> None:
+        """Run entities and effects in this process, for an engine. Raises UsageError for what no engine can do."""
+        from interlock.ports.engine import EngineWorker, check_engine
+
+        options = self._options
+        check_engine(self._kernels, bus=options.bus is not None, moves=options.upgrade != "pinned")
+        if options.work is False:
+            return
+        self._warn_of_missing_handlers()
+        worker = EngineWorker(
+            self._kernels,
+            self._handlers,
+            self._cpu_handlers,
+            self._heartbeats,
+            self._defaults,
+            options.lease_ms,
+            options.key_prefix,
+        )
+        runtime.on_close(await engine.start_worker(worker))
 
     def _warn_of_missing_handlers(self) -> None:
         """Log, once for each kind, the names that no function is registered for: this process leaves their work."""

@@ -15,6 +15,7 @@ from typing import Literal
 from interlock.compiler.approvals import expand_approvals
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
+from interlock.compiler.checks.sensitive import with_hidden_states
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
 from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, SourceLocation
@@ -61,8 +62,11 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     builder = ChartBuilder(document, language, diagnostics, content_hash(written))
     chart = replace(builder.chart(), document=written)
-    run_checks(chart, written, builder.names, diagnostics)
-    return CompileResult(chart=None if diagnostics.has_errors else chart, diagnostics=_unique(diagnostics))
+    is_covered = run_checks(chart, written, builder.names, diagnostics)
+    if diagnostics.has_errors:
+        return CompileResult(chart=None, diagnostics=_unique(diagnostics))
+    chart = with_hidden_states(chart, is_covered=is_covered)
+    return CompileResult(chart=chart, diagnostics=_unique(diagnostics))
 
 
 def _unique(diagnostics: Diagnostics) -> tuple[Diagnostic, ...]:

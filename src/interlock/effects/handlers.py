@@ -181,6 +181,11 @@ class HandlerRunner:
 
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Run one attempt, from claim to result."""
+        ended = await self.run(work)
+        return ended if isinstance(ended, Settlement) else await self.conclude(work, ended)
+
+    async def run(self, work: RunningWork) -> Settlement | Success | GiveUp:
+        """Run one attempt; return its result for `conclude`, or how its claim is settled when there is none yet."""
         claim = work.claim
         details = await self._load_details(work)
         has_chart = await self._delivery.has_chart(claim.entity)  # without it the result could not be delivered
@@ -200,7 +205,7 @@ class HandlerRunner:
                 return self._postpone(work)
             if isinstance(outcome, _Paused):
                 return await self._pause(work, outcome.failure)
-            if not isinstance(outcome, _Value):
+            if not isinstance(outcome, Success):
                 self._record_failure(work, outcome.failure, started_ms)
         else:
             outcome = GiveUp(failure)
@@ -208,9 +213,13 @@ class HandlerRunner:
         if isinstance(outcome, _RetryLater):
             facts = _failure_facts(work, outcome.failure, **self._retry_facts(work.claim))
             return Settlement(work.claim, "again", outcome.next_ms, error=facts)
-        if isinstance(outcome, GiveUp):
-            return await self._fail(work, outcome.failure)
-        return await self._succeed(work, outcome.value)
+        return outcome
+
+    async def conclude(self, work: RunningWork, ended: Success | GiveUp) -> Settlement | None:
+        """Deliver the result of an attempt to the entity; None when the entry of the result has ended the work."""
+        if isinstance(ended, GiveUp):
+            return await self._fail(work, ended.failure)
+        return await self._succeed(work, ended.value)
 
     def _record_failure(self, work: RunningWork, failure: Failure, started_ms: int) -> None:
         """Record a failed attempt with its duration, to be stored with the work."""
@@ -252,7 +261,7 @@ class HandlerRunner:
 
     # One attempt
 
-    async def _attempt(self, work: RunningWork, details: Any) -> _Value | _RetryLater | _Paused | GiveUp:
+    async def _attempt(self, work: RunningWork, details: Any) -> Success | _RetryLater | _Paused | GiveUp:
         claim = work.claim
         function = self._functions[claim.work.name]
         is_personal = contains_token(claim.work.body.get("input"))
@@ -292,7 +301,7 @@ class HandlerRunner:
         if isinstance(result, Failure):  # stopped; while it still runs no second attempt may start
             return GiveUp(result) if work.is_running else self._decide(work.claim, result)
         stored = handler_result(attempt.name, result)
-        return GiveUp(stored) if isinstance(stored, Failure) else _Value(stored)
+        return GiveUp(stored) if isinstance(stored, Failure) else Success(stored)
 
     def _failed_with_personal_input(self, work: RunningWork, failure: Failure) -> _RetryLater | _Paused | GiveUp:
         """Return what follows a failure whose message may quote the personal input: it is neither stored nor logged."""
@@ -485,7 +494,9 @@ class HandlerRunner:
             await self._clock.sleep_ms(_RESULT_BACKOFF.wait_ms(failures - 1, self._clock.jitter()))
 
 
-class _Value(Struct, frozen=True):
+class Success(Struct, frozen=True):
+    """What a handler returned, as JSON."""
+
     value: Any
 
 

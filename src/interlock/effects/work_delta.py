@@ -6,7 +6,8 @@ sent, which gives no right. Its target is an address that the relay resolves.
 Rule 3: the work of a cancelled invoke is removed, or marked as cancelled. A child gets a separate event, after
 everything that was sent to it before, and its work is removed with that.
 Rule 4: without a bus a message creates no work, since that would only pile up; the journal contains it. With a bus,
-every applied entry is a message, after the chart's own messages; but not a step into, in or out of a hidden state.
+every applied entry is a message, after the chart's own messages; but not a step of a hidden state. If such a step leads
+to a visible change, the message says only that, and the chart's own messages are not published.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from interlock.model.audit import actor_of, originator_of
 from interlock.model.codec import to_builtins
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import Entry, shown_change, visible_version
 from interlock.model.journal.message import change_message, message_body
-from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, PLACE, Lane, Work, WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
@@ -52,6 +53,7 @@ def work_delta(
     active = () if before is None else before.invokes
     children = {each.key for each in active if each.child}
     invokes = {each.id: each.key for each in active}  # at the time of each effect: ids are used again
+    emitted = None if published is not None and published.shown != "whole" else published
     created = [*_timers(after)]
     cancelled = []
     for effect in step.effects:
@@ -63,7 +65,7 @@ def work_delta(
         else:
             if effect.type == "invoke":
                 invokes[effect.payload["id"]] = effect.key
-            created += _created(after, effect, invokes, time_ms, published, principal)
+            created += _created(after, effect, invokes, time_ms, emitted, principal)
     created += _end_of_step(before, step, time_ms, None if hidden else published, principal)
     waiting = {(each.name, each.version) for each in after.timers}
     removed = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
@@ -187,13 +189,20 @@ def _end_of_step(
         problem = {"code": "child_failed", "message": f"`{after.entity}` failed", "attempts": 1, "done": "unknown"}
         yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms, principal)
         ordinal += 1
-    if published is not None and step.outcome == "applied":
-        word, data = change_message(published, after.ended)
-        yield _message(ordinal, published, f"{after.kind}.{word}", data)
+    if published is not None and (step.outcome == "applied" or published.shown == "change"):
+        shown = published
+        if published.shown == "change":
+            cover = None if before is None or before.sight is None else before.sight.cover
+            shown = shown_change(published, () if before is None else (cover or before).configuration)
+        word, data = change_message(shown, after.ended)
+        yield _message(ordinal, shown, f"{after.kind}.{word}", data)
 
 
 def _message(ordinal: int, entry: Entry, type: str, data: Any) -> Work:
-    return Work(WorkId("message", entry.version, ordinal), BUS_WORK, message_body(entry, type, data), entry.event.at_ms)
+    body = message_body(entry, type, data)
+    if entry.unseen or entry.shown == "change":  # numbers that count the unseen entries would reveal them
+        body[PLACE] = [visible_version(entry), 0 if entry.shown == "change" else ordinal]
+    return Work(WorkId("message", entry.version, ordinal), BUS_WORK, body, entry.event.at_ms)
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:

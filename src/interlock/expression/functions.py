@@ -42,7 +42,7 @@ _NUMBER = re.compile(r" *[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *
 
 
 def x_actors(context: Any, name: str) -> list[str]:
-    """The ids of the users who sent an event that approvals name, those who sent it last at the end."""
+    """The ids of the users who sent an event that approvals name, the latest at the end."""
     return actor_ids(context.get(ACTORS_FIELD), name)
 
 

@@ -46,7 +46,7 @@ def _user_id(principal: Any) -> str | None:
 
 
 def actor_ids(actors: Any, name: str) -> list[str]:
-    """Return the ids of the users who sent an event, those who sent it last at the end."""
+    """Return the ids of the users who sent an event, the latest at the end."""
     return [each["id"] for each in actors.get(name, ())] if isinstance(actors, dict) else []
 
 

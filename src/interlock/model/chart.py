@@ -81,7 +81,8 @@ class Transition:
     `internal`: the author wrote that the source is not exited (`reenter: false`, or `type` in SCXML). `reenter` is the
     same flag as XState means it. `driven`: made from `after`, `onDone` or `onError`. Only events that the kernel or the
     driver created trigger it, not an event of the same name that an action raises. `origin` is the key in the
-    definition, `label` the text that a diagram shows for its event (`pay`, `after 30s`, `done`).
+    definition, `label` the text that a diagram shows for its event (`pay`, `after 30s`, `done`). `roles_in`: while the
+    state of such a pair is active, the transition would leave it, and needs one of these roles, too.
     """
 
     index: int
@@ -93,6 +94,7 @@ class Transition:
     internal: bool = False
     reenter: bool = False
     roles: tuple[str, ...] | None = None
+    roles_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     driven: bool = False
     origin: str = "on"
     label: str = ""
@@ -236,12 +238,28 @@ class State:
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenStates:
+    """The hidden states of a chart: `sensitive: true` or a mapping, and everything inside them.
+
+    `entering` are the numbers of the transitions that may enter one. `readers` are the roles that may see all of
+    them; without roles, only the right `read:sensitive` does. `is_covered`: the chart keeps every rule of covers, so
+    that others may see its entities as if those were in no hidden state. If not, they see no entity of the kind.
+    """
+
+    states: frozenset[str] = frozenset()
+    entering: frozenset[int] = frozenset()
+    readers: frozenset[str] = frozenset()
+    is_covered: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Chart:
     """A compiled definition.
 
     `revision` is the name of its behaviour, or another name under which a store has entities of it; `other_names` are
     the other names of the same revision. A chart that was compiled and not loaded has its label and content hash.
+    `hidden` is None if no state is hidden.
     `document` is what it was compiled from.
 
     `top` is the state whose final child ends the entity: the root, or the root of the XState machine below a synthetic
@@ -272,6 +290,7 @@ class Chart:
     charts: tuple[str, ...] = ()
     inline: tuple[tuple[str, Chart], ...] = ()
     other_names: tuple[str, ...] = ()
+    hidden: HiddenStates | None = None
     source: str = field(default="<definition>", compare=False)
     document: Document | None = field(default=None, compare=False, repr=False)
 

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, SourceLocation
 from interlock.model.document.document import Document
@@ -38,6 +39,14 @@ def encode(value: Snapshot | Event | Step | Any) -> bytes:
 def to_builtins(value: Snapshot | Event | Step | Any) -> Any:
     """Return a value as plain Python values (dict, list, str, ...), without defaults."""
     return msgspec.to_builtins(value)
+
+
+def digested_json(snapshot: Snapshot) -> bytes:
+    """Return what the digest of a snapshot is the hash of: its deterministic JSON without `sight`, which is derived.
+
+    Entries of releases without `sight` then have the same digest when they are replayed.
+    """
+    return encode(snapshot if snapshot.sight is None else replace(snapshot, sight=None))
 
 
 def snapshot_digest(snapshot_json: bytes) -> str:

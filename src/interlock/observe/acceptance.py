@@ -9,10 +9,11 @@ Rule 2: a principal that may not send an event learns only that, not in which st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
@@ -83,7 +84,7 @@ def acceptances(
     """Return an answer for each event of `event_names`, accepted events first.
 
     `policy` has the roles of the newest revision, `Revisions.policy`; by default they are those of the chart.
-    Approvals are counted for `time_ms`; without it, those that are too old count, too.
+    Approvals are counted for `time_ms`; without it, expired ones count, too.
     """
     policy = policy or ChartPolicy(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
@@ -92,6 +93,16 @@ def acceptances(
         for each in event_names(kernel.chart)
     ]
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
+
+
+def masked_acceptance(found: Acceptance, names: Callable[[Iterable[str]], tuple[str, ...]]) -> Acceptance:
+    """Return an acceptance without the values that guards read; `names` leaves out the states that are hidden."""
+    return replace(
+        found,
+        states=names(found.states),
+        targets=names(found.targets),
+        guards=tuple(Refused(each.state, each.guard, {}, None, names(each.targets)) for each in found.guards),
+    )
 
 
 def every_role(chart: Chart) -> list[str]:

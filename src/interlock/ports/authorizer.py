@@ -6,8 +6,8 @@ that a refusal does not disclose whether the entity exists.
 Rule 2: after a lost swap it is asked again, on the fresh snapshot.
 Rule 3: an answer depends on the request alone: no clock, no state, no I/O. An adapter that needs I/O declares
 `is_async`, and every request waits for it. Such an adapter cannot decide in a transaction of a blocking connection.
-Rule 4: results, timers and children are not asked about. A creation or a reading without a principal is the program's
-own.
+Rule 4: results, timers and children are not asked about; an event that another entity sends is, with that entity as the
+principal, of the kind `system`. A creation or a reading without a principal is the program's own.
 Rule 5: an error of the adapter allows nothing: the request fails with it.
 """
 

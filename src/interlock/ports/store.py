@@ -24,6 +24,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.audit import AuditLog
 from interlock.ports.data_keys import DataKeys
 from interlock.ports.definitions import Definitions
+from interlock.ports.engine import Engine
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
@@ -379,6 +380,11 @@ class Store(Protocol):
     @property
     def joins(self) -> Joins | None:
         """Writes in a transaction of the caller."""
+        return None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The system of another vendor that runs the entities; without one, our own driver does."""
         return None
 
     async def append(self, append: Append) -> AppendResult:

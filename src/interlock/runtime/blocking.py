@@ -31,6 +31,7 @@ from interlock.model.convert import Model
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import VisibleSnapshot
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedEntry
@@ -46,6 +47,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
+from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
@@ -173,13 +175,32 @@ class BlockingRuntime:
     @overload
     def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
 
+    @overload
+    def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Mapping[str, Any] | Model | JsonPayload = None,
+        *,
+        reader: Reader,
+        **options: Unpack[SendOptions],
+    ) -> VisibleReceipt: ...
+
     @passes_on_to(Runtime.send)
-    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+    def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        reader: Reader | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Receipt | VisibleReceipt:
         """As `Runtime.send`."""
-        # The overloads say which payloads belong to which events.
-        return self._wait(
-            cast("Coroutine[Any, Any, Receipt]", cast("Any", self.runtime).send(entity, event, payload, **options))
-        )
+        # The overloads say which payloads belong to which events, and which receipt is the answer.
+        sending: Coroutine[Any, Any, Receipt | VisibleReceipt]
+        sending = cast("Any", self.runtime).send(entity, event, payload, reader=reader, **options)
+        return self._wait(sending)
 
     def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
         """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.
@@ -203,6 +224,7 @@ class BlockingRuntime:
         if _is_in_event_loop():
             raise _running_loop_error()
 
+    @overload
     def dry_run(
         self,
         entity: str,
@@ -211,19 +233,67 @@ class BlockingRuntime:
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
-        **unknown: Any,
-    ) -> Receipt:
-        """As `Runtime.dry_run`."""
-        return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal, **unknown))
+        reader: None = None,
+    ) -> Receipt: ...
 
-    def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot:
+    @overload
+    def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader,
+    ) -> VisibleReceipt: ...
+
+    def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader | None = None,
+        **unknown: Any,
+    ) -> Receipt | VisibleReceipt:
+        """As `Runtime.dry_run`."""
+        running: Coroutine[Any, Any, Receipt | VisibleReceipt]
+        running = cast("Any", self.runtime).dry_run(
+            entity, event, payload, key=key, principal=principal, reader=reader, **unknown
+        )
+        return self._wait(running)
+
+    @overload
+    def state(self, entity: str, *, at: At | None = None, reader: None = None) -> Snapshot: ...
+
+    @overload
+    def state(self, entity: str, *, at: At | None = None, reader: Reader) -> VisibleSnapshot: ...
+
+    def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot | VisibleSnapshot:
         """As `Runtime.state`."""
+        if reader is None:
+            return self._wait(self.runtime.state(entity, at=at))
         return self._wait(self.runtime.state(entity, at=at, reader=reader))
+
+    @overload
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: None = None
+    ) -> tuple[Entry, ...]: ...
+
+    @overload
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader
+    ) -> tuple[VisibleEntry, ...]: ...
 
     def journal(
         self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[Entry, ...] | tuple[VisibleEntry, ...]:
         """As `Runtime.journal`."""
+        if reader is None:
+            return self._wait(self.runtime.journal(entity, after=after, limit=limit))
         return self._wait(self.runtime.journal(entity, after=after, limit=limit, reader=reader))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -250,11 +320,23 @@ class BlockingRuntime:
         """As `Runtime.counts`."""
         return self._wait(self.runtime.counts(kind, reader=reader))
 
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: None = None
+    ) -> Generator[Entry, None, None]: ...
+
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader
+    ) -> Generator[VisibleEntry, None, None]: ...
+
     def watch(
         self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
-    ) -> Generator[Entry, None, None]:
+    ) -> Generator[Entry, None, None] | Generator[VisibleEntry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
-        yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms, reader=reader))
+        if reader is None:
+            return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+        return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms, reader=reader))
 
     def feed(
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True

@@ -62,7 +62,8 @@ class ChartRegistry:
         self._other_names: dict[tuple[str, str], Kernel] = {}
         self._known_events: set[tuple[str, str]] = set()
         self._child_names: set[tuple[str | None, str]] = set()
-        for kernel in kernels:
+        self._given = tuple(kernels)
+        for kernel in self._given:
             self._current[kernel.chart.kind] = kernel
             self._add(kernel)
 
@@ -78,6 +79,10 @@ class ChartRegistry:
         self._child_names.update(_child_names(chart))
         for each in inline_kernels(kernel).values():
             self._add(each)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Return the charts that were given, in their order."""
+        return self._given
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of which this runtime can create entities, sorted."""

@@ -39,18 +39,18 @@ from interlock.errors import (
     NotFoundError,
     RejectedError,
     UnavailableError,
+    UsageError,
 )
 from interlock.model.backoff import Backoff
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
-from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.entities.send_request import EXPIRED
-from interlock.runtime.request_checks import check_principal
+from interlock.runtime.request_checks import check_principal, check_trace
 from interlock.runtime.runtime import Runtime
 
 UNACKNOWLEDGED_MAX = 64
@@ -272,9 +272,8 @@ class Consumer:
 
     async def _try_send(self, message: Message, delivery: Delivery) -> Receipt:
         principal = self._principal or {"id": f"bus:{message.source}", "kind": "bus", "roles": []}
-        trace = message.trace if message.trace and len(message.trace.encode()) <= NAME_BYTES_MAX else None
         key = bus_key(message.source, message.id)
-        fields: dict[str, Any] = {"principal": principal, "trace": trace}
+        fields: dict[str, Any] = {"principal": principal, "trace": _valid_trace(message.trace)}
         while True:
             try:
                 return await self._runtime.submit(
@@ -330,6 +329,15 @@ class Consumer:
 
 class _Stopped(Exception):
     """The intake stops: waiting messages are requeued."""
+
+
+def _valid_trace(trace: str | None) -> str | None:
+    """Return a trace that can be stored. An event is not refused because its sender's trace is invalid."""
+    try:
+        check_trace(trace)
+    except UsageError:
+        return None
+    return trace or None
 
 
 def _expired(message: Message, receipt: Receipt) -> InterlockError:

@@ -24,6 +24,9 @@ from interlock.model.limits import (
 )
 from interlock.trust.roles import active_roles
 
+ROLE_ENDS_MAX_MS = 2**62
+"""No role ends so late: without a time, roles with an end do not count."""
+
 VERSION_MAX = 2**62
 """No journal is that long; stores keep versions as integers of 64 bits."""
 
@@ -121,9 +124,9 @@ def check_event(name: str) -> None:
     check_sendable(name)
 
 
-def check_principal(principal: Mapping[str, Any] | None, *, now_ms: int) -> dict[str, Any] | None:
+def check_principal(principal: Mapping[str, Any] | None, *, now_ms: int | None = None) -> dict[str, Any] | None:
     """Return a principal as JSON, at most of the size of a payload, with the roles that have not ended. It is stored
-    with the entry.
+    with the entry. Without a time, no role with an end counts.
     """
     if principal is None:
         return None
@@ -135,7 +138,7 @@ def check_principal(principal: Mapping[str, Any] | None, *, now_ms: int) -> dict
     checked: dict[str, Any] = json_payload(dict(principal), what="the principal", code="principal.malformed")
     roles = checked.get("roles")
     if roles is not None and not (type(roles) is list and all(type(each) is str for each in roles)):
-        checked["roles"] = active_roles(roles, now_ms=now_ms)
+        checked["roles"] = active_roles(roles, now_ms=ROLE_ENDS_MAX_MS if now_ms is None else now_ms)
     return checked
 
 

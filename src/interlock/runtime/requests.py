@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import InterlockError, UnavailableError, UsageError
+from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
@@ -25,12 +25,16 @@ from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
+from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
+from interlock.ports.store import Duplicate
 from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.entities.engine_sender import EngineSender
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.entities.sender import EntitySender
+from interlock.runtime.readers import ReaderViews
 from interlock.runtime.request_checks import (
     check_entity,
     check_event,
@@ -43,6 +47,7 @@ from interlock.runtime.request_checks import (
     check_trace,
 )
 from interlock.trust.audit import Attempt
+from interlock.trust.visibility import ACCEPTED, Lens, VisibleReceipt
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -61,7 +66,10 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        self.sender = EntitySender(entities, self.mover)
+        engine = entities.store.engine
+        self.sender = (
+            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
+        )
         self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock
@@ -128,14 +136,17 @@ class CallerRequests:
         trace: str | None = None,
         sent_ms: int | None = None,
         reason: str | None = None,
+        reader: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """As `Runtime.send`."""
+        """As `Runtime.send`, with the whole receipt."""
         if self._audit.throttled:
             self._audit.check(Attempt(entity, event, principal))
         try:
             if not isinstance(event, str):
                 event, payload = self._event_of(entity, event, payload), event
             request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+            if reader is not None:
+                request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
             with self._admission.admit():
                 receipt = await self.sender.send(entity, request)
         except InterlockError as error:
@@ -145,6 +156,102 @@ class CallerRequests:
             return receipt if self._process.vault is None else await self._opened(receipt)
         await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
         return await self._answer(request, receipt)
+
+    async def send_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        expected: int | None,
+        principal: Mapping[str, Any] | None,
+        trace: str | None,
+        sent_ms: int | None,
+        reason: str | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.send` with `reader`.
+
+        Where the reader may not see hidden states, every answer that depends on the state is the same (ADR 0140).
+        """
+        try:
+            receipt = await self.send(
+                entity,
+                event,
+                payload,
+                key=key,
+                expected=expected,
+                principal=principal,
+                trace=trace,
+                sent_ms=sent_ms,
+                reason=reason,
+                reader=reader,
+            )
+        except UsageError as error:
+            if error.code != "key.reused":
+                raise
+            _, lens = await self._lens(entity, reader)
+            if not lens.hides:
+                raise
+            if key is None or not await self._is_seen_key(lens, entity, key):
+                return VisibleReceipt(entity, ACCEPTED, key)
+            hint = "use one key per event, such as `<request>/<event>`"
+            message = f"the key was used for another event of `{entity}`"
+            raise UsageError(message, code="key.reused", hint=hint) from None
+        except RejectedError:
+            snapshot, lens = await self._lens(entity, reader)
+            if lens.hides and lens.is_covered(snapshot):  # what grew meanwhile cannot be seen
+                return VisibleReceipt(entity, ACCEPTED, key)
+            raise
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, reader)
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        if receipt.outcome == "denied" and receipt.snapshot is None:
+            return lens.refusal(entity, outcome="denied", reason=receipt.reason or "", key=key)
+        if receipt.outcome == "rejected" and receipt.reason in ("payload", UNKNOWN_EVENT, EXPIRED.code):
+            return lens.refusal(entity, outcome="rejected", reason=receipt.reason or "", key=key)
+        return VisibleReceipt(entity, ACCEPTED, key)
+
+    async def dry_run_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        principal: Mapping[str, Any] | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.dry_run` with `reader`: the answer of what the reader sees."""
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+        request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
+        receipt = await self._answer(request, await self.sender.dry_run(entity, request))
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, reader)
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        return VisibleReceipt(entity, receipt.outcome, key, None, receipt.reason, receipt.explanation)
+
+    async def _lens(self, entity: str, reader: Mapping[str, Any]) -> tuple[Snapshot, Lens]:
+        snapshot, _ = self._snapshots.get(entity) or await self.entities.load_snapshot(entity)
+        return snapshot, await ReaderViews(self.entities).lens(snapshot, reader)
+
+    async def _is_seen_key(self, lens: Lens, entity: str, key: str) -> bool:
+        """Whether the reader sees the entry that has a key. An archived entry has been seen, or never will be."""
+        found = await self.entities.store.load(entity, key=key)
+        if not isinstance(found, Duplicate):
+            return False
+        try:
+            records = await self.entities.store.read(entity, after=found.version - 1, limit=1)
+        except NotFoundError:
+            return False
+        return bool(records) and lens.sees(records[0].entry) and records[0].entry.shown == "whole"
 
     async def submit(
         self,

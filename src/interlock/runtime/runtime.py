@@ -24,6 +24,7 @@ from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.diagnostics import suggestion
@@ -31,6 +32,7 @@ from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock, wait_to_poll
@@ -51,6 +53,7 @@ from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.personal import PersonalVault
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
+from interlock.runtime.readers import ReaderViews
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     DRY_RUN_ARGUMENTS,
@@ -69,6 +72,7 @@ from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 from interlock.trust.audit import AuditRecorder
+from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
@@ -116,8 +120,11 @@ class Runtime:
         self.permissions = Permissions(self.entities)
         self.entities.process.vault = self.vault = vault
         self.revisions = self.entities.revisions
+        if store.engine is not None:
+            store.engine.use_charts(charts.kernels())
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
+        self._views = ReaderViews(self.entities)
         self.sender = self._requests.sender
         self.mover = self._requests.mover
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
@@ -159,6 +166,17 @@ class Runtime:
     @overload
     async def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
 
+    @overload
+    async def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Mapping[str, Any] | Model | JsonPayload = None,
+        *,
+        reader: Reader,
+        **options: Unpack[SendOptions],
+    ) -> VisibleReceipt: ...
+
     async def send(
         self,
         entity: str,
@@ -171,8 +189,9 @@ class Runtime:
         trace: str | None = None,
         sent_ms: int | None = None,
         reason: str | None = None,
+        reader: Reader | None = None,
         **unknown: Any,
-    ) -> Receipt:
+    ) -> Receipt | VisibleReceipt:
         """Send an event to an entity. When the outcome is `applied`, the entry is durable.
 
         The payload is JSON, or what has a JSON form: a model, a datetime, a Decimal and so on. `reason` says why the
@@ -180,6 +199,9 @@ class Runtime:
         `KEY_WINDOW_MS`, 30 days; in files after 10,000 further entries of the entity. With `sent_ms`, an older event
         with an unknown key is `rejected`, `key.expired`, because it may have been applied before. Without it, the event
         is applied again.
+
+        With `reader`, `expected` is a version that this person sees, and so is the receipt. If the chart has hidden
+        states that they may not see, its outcome is `accepted` unless the event is refused in every state.
 
         A mistake of the program raises UsageError: an event that no loaded revision of the kind knows
         (`event.unknown`), a payload that has no JSON form or that no declaration of the event accepts
@@ -192,7 +214,20 @@ class Runtime:
         give every event a key.
         """
         if unknown:
-            check_options(unknown, call="send", known=SEND_ARGUMENTS)
+            check_options(unknown, call="send", known=(*SEND_ARGUMENTS, "reader"))
+        if reader is not None:
+            return await self._requests.send_for(
+                entity,
+                event,
+                payload,
+                reader=reader,
+                key=key,
+                expected=expected,
+                principal=principal,
+                trace=trace,
+                sent_ms=sent_ms,
+                reason=reason,
+            )
         return await self._requests.send(
             entity,
             event,
@@ -234,6 +269,7 @@ class Runtime:
             reason=reason,
         )
 
+    @overload
     async def dry_run(
         self,
         entity: str,
@@ -242,11 +278,40 @@ class Runtime:
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
+        reader: None = None,
+    ) -> Receipt: ...
+
+    @overload
+    async def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader,
+    ) -> VisibleReceipt: ...
+
+    async def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader | None = None,
         **unknown: Any,
-    ) -> Receipt:
-        """Return what `send` would answer now, by the same rules. Nothing is written, not even a refusal."""
+    ) -> Receipt | VisibleReceipt:
+        """Return what `send` would answer now, by the same rules. Nothing is written, not even a refusal.
+
+        With `reader`, the answer is made from what this person sees of the entity.
+        """
         if unknown:
-            check_options(unknown, call="dry_run", known=DRY_RUN_ARGUMENTS)
+            check_options(unknown, call="dry_run", known=(*DRY_RUN_ARGUMENTS, "reader"))
+        if reader is not None:
+            return await self._requests.dry_run_for(entity, event, payload, reader=reader, key=key, principal=principal)
         return await self._requests.dry_run(entity, event, payload, key=key, principal=principal)
 
     # Writing in a transaction of the caller
@@ -294,16 +359,29 @@ class Runtime:
 
     # Reading
 
-    async def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot:
+    @overload
+    async def state(self, entity: str, *, at: At | None = None, reader: None = None) -> Snapshot: ...
+
+    @overload
+    async def state(self, entity: str, *, at: At | None = None, reader: Reader) -> VisibleSnapshot: ...
+
+    async def state(
+        self, entity: str, *, at: At | None = None, reader: Reader | None = None
+    ) -> Snapshot | VisibleSnapshot:
         """Return the entity now, or as it was at a version or a time (ISO 8601 with its zone, or an aware datetime).
 
-        `reader` is the principal who reads, here and in the other methods; the `read` of the chart decides whether it
-        may. Without one, the program itself reads. Raises NotFoundError when the entity did not exist then, its journal
-        is archived, or the reader may read other entities only; DeniedError when the reader may not read the kind.
-        Personal data is opened; where it was erased, each value is `{"$personal": ""}`.
+        With `reader`, as that person may see it: a mapping like a principal, with the rights of the console in
+        `rights`; the `read` of the chart decides whether they may. Without it, the caller is the program itself and
+        sees everything.
+
+        Raises NotFoundError when the entity did not exist then, its journal is archived, or the reader may not see it;
+        DeniedError when the reader may not read the kind. Personal data is opened; where it was erased, each value is
+        `{"$personal": ""}`.
         """
         check_entity(entity)
-        await self.permissions.check_reader(entity, reader)
+        if reader is not None:
+            await self.permissions.check_reader(entity, reader)
+            return await self._views.state(entity, reader, at)
         if at is None:
             snapshot, _ = await self.entities.load_snapshot(entity)
         else:
@@ -314,18 +392,30 @@ class Runtime:
             snapshot = await state_at(self.store, self.revisions, entity, loaded, at)
         return snapshot if self.vault is None else await self.vault.open_snapshot(snapshot)
 
+    @overload
+    async def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: None = None
+    ) -> tuple[Entry, ...]: ...
+
+    @overload
+    async def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader
+    ) -> tuple[VisibleEntry, ...]: ...
+
     async def journal(
         self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[Entry, ...] | tuple[VisibleEntry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
 
         Read a long journal in parts: `limit=1000`, then again with `after` set to the version of the last entry.
-        Raises NotFoundError when the entity is unknown or its journal is archived, UsageError for an `after` below 0 or
-        a `limit` below 1.
+        With `reader`, as that person may see them, by the versions that they see. Raises NotFoundError when the entity
+        is unknown or its journal is archived, UsageError for an `after` below 0 or a `limit` below 1.
         """
         check_entity(entity)
         check_range(after, limit)
-        await self.permissions.check_reader(entity, reader)
+        if reader is not None:
+            await self.permissions.check_reader(entity, reader)
+            return await self._views.journal(entity, reader, after, limit)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # no further entries, or no such entity
             await self.entities.load(entity)
@@ -336,18 +426,24 @@ class Runtime:
     async def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        A `reader` gets the entities that it may read, found through the index of the owner's field. Raises UsageError
-        for anything but a query, for a condition on a field without a complete index, and for a state or a tag that
-        neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither a chart nor
-        an entity; DeniedError for a reader who gets no lists of the kind.
+        With `reader`, the entities that this person may read, found through the index of the owner's field, and as they
+        may see them. If they may not see hidden states of the kind, the list is in the order of ids, and a page may
+        have fewer rows than `limit`, even none, and a cursor to continue from.
+
+        Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
+        or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
+        a chart nor an entity; DeniedError for a reader who gets no lists of the kind.
         """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        asked = query
         narrowed = await self.permissions.narrow(query, reader)
         if narrowed is None:
             return EntityPage(())
         query = narrowed
+        if reader is not None and (shown := await self._views.list(query, reader, asked=asked)) is not None:
+            return shown
         if (query.where or query.context) and self.store.field_indexes is None:
             page = await find_by_walk(self.store, self.revisions, query)
         else:
@@ -397,14 +493,34 @@ class Runtime:
         if fields and self.store.field_indexes is not None:
             await self.store.field_indexes.declare_indexes(fields)
 
-    async def watch(
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: None = None
+    ) -> AsyncGenerator[Entry, None]: ...
+
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader
+    ) -> AsyncGenerator[VisibleEntry, None]: ...
+
+    def watch(
         self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
-    ) -> AsyncGenerator[Entry, None]:
+    ) -> AsyncGenerator[Entry, None] | AsyncGenerator[VisibleEntry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
 
-        Whether a `reader` may read the entity is checked again before entries are yielded. Raises NotFoundError when
-        the entity does not exist yet.
+        With `reader`, as that person may see them, by the versions that they see. Raises NotFoundError when the entity
+        does not exist yet, at the first entry. Whether they may read the entity is checked again before entries are
+        yielded.
         """
+        if reader is None:
+            return self._watch(entity, after=after, poll_ms=poll_ms)
+        return self._views.watch(
+            entity, reader, after, lambda version: self._watch(entity, after=version, poll_ms=poll_ms, reader=reader)
+        )
+
+    async def _watch(
+        self, entity: str, *, after: int, poll_ms: int, reader: Reader | None = None
+    ) -> AsyncGenerator[Entry, None]:
         check_entity(entity)
         check_range(after)
         exists = False
@@ -482,14 +598,25 @@ class Runtime:
     async def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.
 
-        Of an entity that would move to the newest chart first: those of that chart.
+        Of an entity that would move to the newest chart first: those of that chart. With `reader`, those that this
+        person may see, without values if the chart has sensitive data.
         """
         check_entity(entity)
         await self.permissions.check_reader(entity, reader)
+        if reader is not None:
+            return await self._views.can(entity, reader)
         snapshot, last_ms = await self._loaded(entity)
         if self.entities.upgrades.covers(snapshot.kind):
             snapshot, _ = await self.mover.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def shown(self, entity: str, reader: Reader) -> tuple[Kernel, Snapshot, Lens]:
+        """Return what questions about an entity are to be answered from for a reader: the chart, the snapshot that they
+        see instead, and their lens. The snapshot itself is not to be shown. Raises as `state` does.
+        """
+        check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
+        return await self._views.shown(entity, reader)
 
     async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
         """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.
@@ -507,11 +634,15 @@ class Runtime:
     async def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
 
+        With `reader`, a kind with hidden states is unknown to a person who may not see them.
+
         The numbers come from the store's counters. A store without counters is read page by page.
         Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
         that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
         await self.permissions.check_counts(kind, reader)
+        if reader is not None:
+            await self._views.check_kind(kind, reader)
         charts = [each.chart for each in self.charts.revisions(kind).values()]
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())

@@ -106,7 +106,7 @@ class MemoryStore:
     audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
     journal_feed = Itself[JournalFeed]()
-    journal_archive = verification = wakeups = field_indexes = joins = projections = None
+    journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
     server_clock = False
@@ -262,7 +262,7 @@ class MemoryStore:
         with self._lock:
             return tuple(self._audit[sequence : sequence + max(1, min(limit, PAGE_MAX))])
 
-    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
         """No rows: a store in memory has no earlier release."""
         return ()
 

@@ -32,6 +32,7 @@ STORES = {
     "postgres": "interlock.stores.postgres.opening",
     "postgresql": "interlock.stores.postgres.opening",
     "sqlite": "interlock.stores.sqlite.store",
+    "temporal": "interlock.engines.temporal.opening",
 }
 """The stores that come with the package; each module has an `open_store(url)`."""
 

@@ -65,7 +65,7 @@ async def every_answer_is_allow_or_deny_with_a_code(authorizer: Authorizer) -> N
 
 
 async def the_same_request_gets_the_same_answer(authorizer: Authorizer) -> None:
-    """An answer that changes by itself would differ between the check and a repetition after a lost swap."""
+    """A random answer would differ between the check and a repetition after a lost swap."""
     for request in _requests((ALLOWED_PRINCIPAL, *ODD_PRINCIPALS)):
         first, second = await _ask(authorizer, request), await _ask(authorizer, request)
         expect(first, second, f"{request.action}: the second answer")

@@ -11,8 +11,8 @@ Rule 5: `approvals` of an event are part of its policy, and are checked after it
 Rule 6: `create` and `read` are those of the newest revision, too. Once any event has roles, a chart without `create`
 denies every principal to create; a chart without `read` lets every reader read. A creation without a principal is the
 program's own.
-Rule 7: with `owner`, those with a role read every entity, and a principal reads those that have its id in that field.
-To that principal other entities do not exist, and the index of the field limits lists to its own.
+Rule 7: with `owner`, a principal with a role reads every entity, and any principal reads the entities with its id in
+that field. To that principal other entities do not exist, and the index of the field limits lists to its own.
 Rule 8: an outsider, who has none of the roles that the chart names, gets that answer for every event, also for one that
 the chart does not declare.
 """

@@ -117,7 +117,7 @@ class SigningKey:
             path.touch(mode=0o600, exist_ok=False)
         except FileExistsError as error:
             hint = "name a new file: a key that was used is still needed to verify"
-            raise UsageError(f"{path} exists", code="key.exists", hint=hint) from error
+            raise UsageError(f"{path} exists", code="checkpoint.key", hint=hint) from error
         path.write_bytes(text)
         return cls(private)
 
@@ -155,7 +155,7 @@ class VerifyingKey:
             return cls(crypto.ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(text)))
         except ValueError as error:
             hint = "expected 64 hex digits, as `interlock audit key` prints them"
-            raise UsageError(f"invalid public key `{text[:80]}`", code="key.malformed", hint=hint) from error
+            raise UsageError(f"invalid public key `{text[:80]}`", code="checkpoint.key", hint=hint) from error
 
     def is_signed(self, signed: SignedCheckpoint) -> bool:
         """Whether the holder of the private key has signed this checkpoint."""
@@ -191,7 +191,7 @@ def _cryptography() -> _Cryptography:
 
 def _bad_key(path: Path) -> UsageError:
     hint = "expected a PEM file, as `interlock audit key` writes it"
-    return UsageError(f"{path} contains no private Ed25519 key", code="key.malformed", hint=hint)
+    return UsageError(f"{path} contains no private Ed25519 key", code="checkpoint.key", hint=hint)
 
 
 def decode_published(line: bytes) -> SignedCheckpoint:

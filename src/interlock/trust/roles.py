@@ -1,7 +1,7 @@
 """The roles that a principal has now: names, and roles with an end, `{"name": ..., "until": ...}`.
 
 Rule 1: an end is compared with the clock where a request enters: charts, permits and journals see only names.
-Rule 2: at the end the role is gone: it counts while the clock is before it.
+Rule 2: a role counts while the clock is before its end.
 """
 
 from __future__ import annotations

@@ -258,12 +258,12 @@ def test_a_malformed_expression_of_scxml_counts_as_written() -> None:
 GOLDEN = {
     "player": "b1.ebe1c8ba9ba9b8ef9a4b",
     "delivery": "b1.83bba8c721e9acd91a0c",
-    "subscription": "b1.fd5417eb8db05d98e0c7",
+    "subscription": "b1.ce378f786f73808a981a",
     "door": "b1.cc09d7c26f2ff8dfc232",
     "survey": "b1.54c097adcbcf7f3fcc48",
     "vm": "b1.e2d3eb936c0e2f5644d2",
     "order": "b1.8f9a1e1ecd3ea5d01792",
-    "trip": "b1.5d0228597448f0ce3d96",
+    "trip": "b1.4b37131e08ebe29019b7",
     "customer": "b1.1f2a9f5811d2af69dfae",
 }
 

@@ -231,7 +231,7 @@ async def test_approvals_survive_a_move_to_another_revision(tmp_path: Path) -> N
 
 
 async def test_an_entity_whose_revision_records_nothing_is_denied_until_it_moves(tmp_path: Path) -> None:
-    """The newest policy holds for it; there is no way to release without approvals."""
+    """The newest policy holds for it; without approvals it cannot be released."""
     url = f"sqlite:///{tmp_path}/x.db"
     plain = interlock.loads(PAYOUT.replace(", approvals: APPROVALS", "").replace("len(actors('pay.approve'))", "1"))
     async with interlock.open(url, charts=[plain], work=False) as old:

@@ -57,7 +57,7 @@ async def test_the_suite_finds_an_authorizer_that_is_wrong() -> None:
 
 
 class Recorded:
-    """Records what it is asked, and denies what it is told to."""
+    """Records each request, and denies some."""
 
     is_async = False
 

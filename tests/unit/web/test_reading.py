@@ -9,9 +9,9 @@ import pytest
 import interlock
 from interlock.errors import RejectedError
 from interlock.model.driver_events import timer_fired
+from interlock.model.visible import MASK
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
 from tests.support.old_stores import forget_definitions
 from tests.unit.web.consoles import KEY, ORDER, Client, create_orders, make_user, open_console, order

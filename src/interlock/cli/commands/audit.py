@@ -15,7 +15,7 @@ from interlock.buses.registry import open_bus_url
 from interlock.cli import exit_codes
 from interlock.cli.options import common, duration_ms, example, json_option, pass_terminal, since_time_ms, words
 from interlock.cli.output.progress import Progress
-from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.terminal import Terminal, escape_line
 from interlock.cli.output.values import count_text, json_line, json_text
 from interlock.cli.project import split_words
 from interlock.cli.session import open_for_reading, open_for_writing, run
@@ -89,7 +89,7 @@ def export(
 
 @example(
     "interlock audit verify sqlite:///orders.db",
-    "interlock audit verify --public-key 1f0a...c9 --anchors /mnt/elsewhere/checkpoints.jsonl",
+    "interlock audit verify --public-key 1f0a...c9 --anchors checkpoints.jsonl",
 )
 @audit.command
 @words("")
@@ -150,7 +150,7 @@ def _print_proof(terminal: Terminal, proof: AuditProof, *, is_signed: bool) -> N
 
 
 @example(
-    "interlock audit checkpoint --key /etc/orders/audit.pem --publish /mnt/elsewhere/checkpoints.jsonl",
+    "interlock audit checkpoint --key /etc/orders/audit.pem --publish checkpoints.jsonl",
     "interlock audit checkpoint --key audit.pem --bus nats://127.0.0.1:4222/audit --every 60s",
 )
 @audit.command
@@ -220,6 +220,7 @@ def create_key(terminal: Terminal, file: str) -> int:
 
 
 def _csv_line(fields: Iterable[str]) -> str:
+    """Return a line; control characters are escaped, so that a line of the file is one attempt."""
     line = io.StringIO()
-    csv.writer(line).writerow(fields)
+    csv.writer(line, lineterminator="\n").writerow(escape_line(each) for each in fields)
     return line.getvalue()

@@ -59,6 +59,7 @@ EXTRAS = {
     "kafka": ("confluent_kafka", ()),
     "rabbitmq": ("aio_pika", ()),
     "redis": ("redis", ()),
+    "temporal": ("temporalio", ()),
 }
 """The module of each extra, and the URL schemes of stores that need it."""
 
@@ -358,7 +359,7 @@ async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     if runtime.store.work is not None:
         async for each in _work_checks(runtime):
             yield each
-    else:
+    elif runtime.store.engine is None:
         yield await _unsupported_work(runtime)
     yield await _times(runtime)
     if has_charts:

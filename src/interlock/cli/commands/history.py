@@ -25,6 +25,7 @@ from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
 from interlock.cli.project import load_known_charts, split_words
+from interlock.cli.readers import entries_for, is_masked
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import DeniedError, InterlockError, NotFoundError
 from interlock.kernel.step import Kernel
@@ -105,6 +106,10 @@ async def _print_journal(
     follow: bool,
     as_json: bool,
 ) -> None:
+    if reader is not None and await is_masked(runtime, entity, reader):
+        async for entry in entries_for(runtime, entity, reader, after=after, limit=limit, follow=follow):
+            _print_entry(terminal, entry, as_json=as_json)
+        return
     left, is_known = limit, False
     async for page in pages(runtime.store, entity, after=after):
         is_known = True
@@ -118,7 +123,8 @@ async def _print_journal(
     if not is_known and await runtime.store.load(entity) is None:  # no more entries, or no such entity
         raise _unknown(entity)
     if follow:
-        async for entry in runtime.watch(entity, after=after, reader=reader):
+        async for entry in runtime.watch(entity, after=after):
+            await runtime.permissions.check_reader(entity, reader)
             _print_entry(terminal, entry, as_json=as_json)
             left = None if left is None else left - 1
             if left == 0:
@@ -230,7 +236,7 @@ def ls(
                 except DeniedError:
                     if kind is not None:
                         raise
-                    continue  # of all kinds, those that the reader may read
+                    continue  # only kinds that the reader may read are listed
                 rows += page.rows
                 unreadable |= dict.fromkeys(page.unreadable)
                 cursor = page.after

@@ -74,6 +74,12 @@ def check_access(report: CheckReport) -> None:
             report.add("access.empty", message, access.location, "add `roles` or `permit`")
     if report.chart.read is not None and report.chart.read.owner is not None:
         _check_owner(report, report.chart.read, report.chart.read.owner)
+    if report.chart.read is not None:
+        for _, inline in report.chart.inline:
+            if inline.read is None:
+                message = f"every reader may read the entities of the inline chart `{inline.kind}`: it has no `read`"
+                hint = "write `read` in the inline chart, too"
+                report.add("read.inline", message, inline.states[0].location, hint, within=0)
     declared = {each.name: each for each in _events(report)}
     _check_actors(report)
     since: dict[str, str | None] = {}

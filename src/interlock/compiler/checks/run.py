@@ -31,8 +31,11 @@ from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 
 
-def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
-    """Add every diagnostic about a chart; `document` is as the author wrote it, `names` has the states of sagas."""
+def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> bool:
+    """Add every diagnostic about a chart; `document` is as the author wrote it, `names` has the states of sagas.
+
+    Returns whether the hidden states of the chart, if any, are covered (`checks.sensitive`).
+    """
     report = CheckReport(chart, document, names, diagnostics)
     graph = Graph(chart)
     check_states(report, graph)
@@ -48,14 +51,13 @@ def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostic
     lint_invokes(report, graph)
     lint_actions(report, graph)
     lint_waiting(report, graph)
-    if not diagnostics.has_errors:
-        _run_graph_checks(report, graph)
+    return not diagnostics.has_errors and _run_graph_checks(report, graph)
 
 
-def _run_graph_checks(report: CheckReport, graph: Graph) -> None:
+def _run_graph_checks(report: CheckReport, graph: Graph) -> bool:
     reachable = graph.reachable()
     check_monotonic(report, graph, reachable)
-    check_sensitive(report, graph)
+    is_covered = check_sensitive(report, graph)
     lint_reachability(report, graph, reachable)
     lint_choice(report, graph)
     lint_loops(report, graph)
@@ -63,3 +65,4 @@ def _run_graph_checks(report: CheckReport, graph: Graph) -> None:
     lint_wildcards(report, graph)
     lint_completion(report, graph)
     lint_sagas(report, graph)
+    return is_covered

@@ -188,8 +188,8 @@ class State:
 class Approvals:
     """The approvals that an event needs: `count` different users who sent the event `of`.
 
-    Not those who sent one of the events `without` (the key `not`). Only approvals after the last event `since` count,
-    and for `within` at most.
+    Users who sent one of the events `without` (the key `not`) do not count. Only approvals after the last event `since`
+    count, and for `within` at most.
     """
 
     of: str

@@ -29,6 +29,9 @@ ERASE_WORK = "_erase"
 EPOCH = "_epoch"
 """The name under which the body of work has the restore epoch of its entry."""
 
+PLACE = "_place"
+"""The name under which the body of a message has the version and ordinal that others see, if they are not its own."""
+
 BUS_WORK = "bus"
 """The name of the work of messages: they go to the bus of the runtime."""
 

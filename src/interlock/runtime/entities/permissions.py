@@ -23,6 +23,7 @@ from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Snapshot
 from interlock.ports.authorizer import Allow, AuthorizationRequest, Authorizer, Decision, Deny
 from interlock.ports.store import EntityQuery
+from interlock.runtime.entities.decision import shown_to
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.request_checks import check_principal, unknown_entity
@@ -109,6 +110,8 @@ class Permissions:
         if self.authorizer is None and not await self._needs_snapshot(asked):
             return
         snapshot, _ = await self._entities.load_snapshot(entity)
+        kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
+        snapshot = shown_to(kernel.chart, snapshot, asked.principal or {})
         if isinstance(await self._decide(_with_snapshot(asked, snapshot)), Deny):
             raise unknown_entity(entity)
 

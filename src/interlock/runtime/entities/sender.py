@@ -46,6 +46,7 @@ from interlock.runtime.entities.decision import (
     build_receipt,
     decide,
     is_denied_by_role,
+    shown_to,
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
@@ -68,9 +69,13 @@ class _Stamped(Struct, frozen=True, gc=False):
 
 
 class EntitySender:
-    """Creates and steps the entities of one connection."""
+    """Creates and steps the entities of one connection.
 
-    def __init__(self, entities: Entities, mover: EntityMover) -> None:
+    With `authorizes=False` every sender is allowed: the driver has asked the policy before, and repeats steps later.
+    """
+
+    def __init__(self, entities: Entities, mover: EntityMover, *, authorizes: bool = True) -> None:
+        self._authorizes = authorizes
         self._entities = entities
         self._mover = mover
         self._revisions = entities.revisions
@@ -108,7 +113,7 @@ class EntitySender:
             unseen = await self._permissions.refuse_creation(entity, asked)
             if unseen is not None:
                 return unseen
-        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY, principal):
             kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
@@ -173,8 +178,8 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        turn = entities.turn(entity, request.priority)
-        if request.finishes is None:
+        turn = entities.turn(entity, request.priority, request.event.principal)
+        if request.finishes is None and self._authorizes:
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (
                 entities.process.authorizer is not None
@@ -219,13 +224,17 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
-        unseen = await self._permissions.refuse_unseen(entity, request)
+        unseen = await self._permissions.refuse_unseen(entity, request) if self._authorizes else None
         if unseen is not None:
             return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
+        truth = snapshot
+        if request.reader is not None:  # the answer is made from what the reader sees
+            snapshot = shown_to(kernel.chart, snapshot, request.reader)
+            request = replace(request, reader=None)
         if kernel.personal is not None:
             request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
@@ -234,14 +243,15 @@ class EntitySender:
         if entities.process.authorizer is not None:
             policy = await self._decided(kernel, snapshot, event, request)
         decision = decide(kernel, snapshot, event, request, policy)
-        if not is_denied_by_role(decision):
+        if not is_denied_by_role(decision) and snapshot is truth:
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
             if stamped.former_key is not None:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
-        assert not isinstance(decision, WrongVersion)  # a dry run expects no version
+        if isinstance(decision, WrongVersion):
+            raise _wrong_version(entity, decision)
         return build_receipt(kernel.chart, snapshot, event, decision)
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
@@ -289,9 +299,12 @@ class EntitySender:
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None or request.expected not in (None, snapshot.version):
+        if request.refusal is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
+        seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
+        if request.expected not in (None, seen.version):
+            return None
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         policy = self._policy(kernel, request) if self._entities.process.authorizer is None else None
         if policy is not None and policy.role_refusal(stamped.event) is not None:
@@ -331,7 +344,7 @@ class EntitySender:
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
-        if request.finishes is not None:
+        if request.finishes is not None or not self._authorizes:
             return None
         policy = self._revisions.known_policy(kernel)
         return None if policy.is_open else policy
@@ -340,7 +353,11 @@ class EntitySender:
         """Return what the authorizer of the program decides; None for results of its work."""
         if request.finishes is not None:
             return None
-        return Decided(await self._permissions.refusal_of(self._revisions.known_policy(kernel), event, snapshot))
+        policy, refusal_of = self._revisions.known_policy(kernel), self._permissions.refusal_of
+        if request.reader is None:
+            return Decided(await refusal_of(policy, event, snapshot))
+        shown = shown_to(kernel.chart, snapshot, request.reader)
+        return Decided(await refusal_of(policy, event, shown), await refusal_of(policy, event, snapshot))
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
@@ -383,7 +400,11 @@ class EntitySender:
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):
-            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+            raise _wrong_version(entity, decision)
         if isinstance(decision, TooLarge):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
+
+
+def _wrong_version(entity: str, found: WrongVersion) -> ConflictError:
+    return ConflictError(f"`{entity}` is at version {found.version}", code="conflict.expected")

@@ -12,23 +12,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.effects.timers import shift_for_downtime
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
-from interlock.model.journal.entry import Receipt
+from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.snapshot import Parent, Snapshot, Timer
+from interlock.ports.clock import Clock
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
 from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.personal import missing_keyring
-from interlock.runtime.runtime import Runtime
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
 _log = logging.getLogger("interlock.runtime")
@@ -37,10 +41,40 @@ _COMPENSATED = "compensated"
 """The reason of an entry that compensates a step whose result came after the saga was left."""
 
 
+class DeliveryHost(Protocol):
+    """What a delivery needs of the driver that it delivers for: a `Runtime`, or an entity in an engine."""
+
+    @property
+    def entities(self) -> Entities:
+        """The entities of its connection."""
+
+    @property
+    def revisions(self) -> Revisions:
+        """Which chart runs an entity."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def mover(self) -> EntityMover:
+        """Moves entities to another revision."""
+
+    @property
+    def sender(self) -> EntitySender:
+        """Sends events to entities."""
+
+    async def state(self, entity: str) -> Snapshot:
+        """Return the entity now."""
+
+    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+        """Return the entries after a version."""
+
+
 class EntityDelivery:
     """Delivers the results of work to entities."""
 
-    def __init__(self, runtime: Runtime, downtime: DowntimeMonitor | None = None) -> None:
+    def __init__(self, runtime: DeliveryHost, downtime: DowntimeMonitor | None = None) -> None:
         self._runtime = runtime
         self._sender = runtime.sender
         self._mover = runtime.mover
@@ -62,7 +96,7 @@ class EntityDelivery:
 
     async def opened(self, value: Any) -> Any:
         """Return the input of a handler with its personal values opened."""
-        vault = self._runtime.vault
+        vault = self._entities.process.vault
         if vault is not None:
             return await vault.open(value, fails=True)
         if contains_token(value):

@@ -87,7 +87,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = field_indexes = joins = projections = None
+    clock_stamps = statistics = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
@@ -212,7 +212,7 @@ class FileStore:
         """Rows of the audit after a number, in order."""
         return await self._in_thread(lambda: self._store.audit.rows_after(sequence, limit=limit))
 
-    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
         """No rows: earlier releases had no chain here."""
         return ()
 

@@ -72,6 +72,7 @@ class SqlStore:
     facts = Itself[StoreFacts]()
     journal_archive = None
     joins: Joins | None = None
+    engine = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database

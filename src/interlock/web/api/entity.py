@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
@@ -16,6 +15,7 @@ from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
+from interlock.model.visible import ChartMask
 from interlock.observe.acceptance import Acceptance, acceptances
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
@@ -25,15 +25,18 @@ from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
 from interlock.trust.disclosure import damage_text
-from interlock.trust.masking import ChartMask
+from interlock.web.api.covered import covered_acceptances, covered_entity, covered_journal
 from interlock.web.api.views import (
+    SINCE_ENTRIES_MAX,
     ChildView,
+    Damage,
     EntityView,
-    EntryView,
+    JournalView,
     TransitionView,
     WorkView,
     chart_file,
     entry_view,
+    limit_bytes,
     mask_for,
     masked_acceptances,
     masked_context,
@@ -42,18 +45,14 @@ from interlock.web.api.views import (
     transition_views,
     work_view,
 )
+from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
-
-SINCE_ENTRIES_MAX = 64
-"""Entries that are searched for the time of the last state change."""
 
 WORK_MAX = 100
 CHILDREN_MAX = 20
 """Children that are loaded: each is one read, and an entity may have some hundreds."""
 
 ENTRIES_MAX = 200
-JOURNAL_BYTES_MAX = 1_048_576
-"""Bytes of the entries of one response: an entry may have a quarter of it, and the page requests a hundred."""
 
 
 class EntityQueryParams(Struct, frozen=True):
@@ -75,25 +74,6 @@ class JournalQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = 50
 
 
-class Damage(Struct, frozen=True):
-    """The first entry that does not follow from the one before."""
-
-    version: int
-    message: str
-
-
-class JournalView(Struct, frozen=True):
-    """Entries in order, fewer than requested if they are long.
-
-    `archived` says where the entries are that were moved to an archive. No entries follow a `damage`.
-    """
-
-    entries: tuple[EntryView, ...]
-    latest: int
-    archived: str | None = None
-    damage: Damage | None = None
-
-
 # State
 
 
@@ -101,9 +81,11 @@ async def get_entity(request: RequestContext) -> EntityView:
     """Return an entity now or at an earlier version, with the entry that led there."""
     console, entity = request.console, request.path("entity")
     kind = check_entity(entity)
-    console.check_shown(request.user, kind)
+    if console.sees_covers(request.user, kind):
+        return await covered_entity(request, entity)
     runtime = console.runtime
-    latest = await runtime.state(entity, reader=request.user.principal)
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
+    latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
     revisions, is_latest = runtime.revisions, shown.version == latest.version
@@ -222,9 +204,11 @@ async def _work(request: RequestContext, entity: str, mask: ChartMask | None) ->
 async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     """Return for each event whether the entity accepts it now, and why not."""
     entity = request.path("entity")
-    request.console.check_shown(request.user, check_entity(entity))
+    if request.console.sees_covers(request.user, check_entity(entity)):
+        return await covered_acceptances(request, entity)
     runtime = request.console.runtime
-    snapshot = await runtime.state(entity, reader=request.user.principal)
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
+    snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     request.console.check_chart(request.user, kernel.chart)
     policy = await runtime.revisions.policy(kernel)
@@ -272,9 +256,11 @@ async def get_journal(request: RequestContext) -> JournalView:
     """Return verified entries of an entity."""
     entity, query = request.path("entity"), request.query
     kind = check_entity(entity)
-    request.console.check_shown(request.user, kind)
+    if request.console.sees_covers(request.user, kind):
+        return await covered_journal(request, entity)
     runtime = request.console.runtime
-    latest = await runtime.state(entity, reader=request.user.principal)
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
+    latest = await runtime.state(entity)
     last = latest.version if query.before is None else min(latest.version, query.before - 1)
     after = max(0, last - query.limit) if query.after is None else query.after
     limit = query.limit if query.after is not None else max(0, last - after)
@@ -298,19 +284,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     request.console.check_chart(request.user, chart)
     mask = mask_for(chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
-    return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
-
-
-def _limit_bytes(views: list[EntryView], *, is_newest: bool) -> tuple[EntryView, ...]:
-    """As many entries as fit into one response, at least one: the last of them, or the first."""
-    found: list[EntryView] = []
-    room = JOURNAL_BYTES_MAX
-    for each in reversed(views) if is_newest else views:
-        room -= len(msgspec.json.encode(each))
-        if room < 0 and found:
-            break
-        found.append(each)
-    return tuple(reversed(found)) if is_newest else tuple(found)
+    return JournalView(limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 
 
 ENDPOINTS = (

@@ -2,7 +2,7 @@
 
 Rule 1: times are milliseconds since 1970; the pages format them.
 Rule 2: everything sensitive is masked here, and only here, for users without the right `read:sensitive`
-(`trust.masking`).
+(`model.visible`); where a chart covers hidden states, they get what `trust.visibility` makes of an entity.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,13 +20,20 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import MASK, ChartMask, is_sensitive
 from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
 from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
-from interlock.trust.masking import MASK, ChartMask, is_sensitive
-from interlock.web.auth import User
+from interlock.trust.users import User
+from interlock.trust.visibility import VisibleEntry
+
+SINCE_ENTRIES_MAX = 64
+"""Entries that are searched for the time of the last state change."""
+
+JOURNAL_BYTES_MAX = 1_048_576
+"""Bytes of the entries of one response: an entry may have a quarter of it, and the page requests a hundred."""
 
 
 class TransitionView(Struct, frozen=True):
@@ -144,6 +152,25 @@ class RowsView(Struct, frozen=True):
     partial: bool = False
 
 
+class Damage(Struct, frozen=True):
+    """The first entry that does not follow from the one before."""
+
+    version: int
+    message: str
+
+
+class JournalView(Struct, frozen=True):
+    """Entries in order, fewer than requested if they are long.
+
+    `archived` says where the entries are that were moved to an archive. No entries follow a `damage`.
+    """
+
+    entries: tuple[EntryView, ...]
+    latest: int
+    archived: str | None = None
+    damage: Damage | None = None
+
+
 def mask_for(chart: Chart, user: User) -> ChartMask | None:
     """Return the mask of a chart for a user; None if nothing is hidden from them."""
     return None if user.sees_sensitive or not is_sensitive(chart) else ChartMask(chart)
@@ -236,6 +263,25 @@ def _reason_given(entry: Entry, principal: dict[str, Any]) -> str | None:
     return None if reason is None else str(reason)
 
 
+def visible_entry_view(entry: VisibleEntry) -> EntryView:
+    """Return an entry that a reader sees through a lens."""
+    return EntryView(
+        entry.version,
+        entry.time_ms,
+        entry.event,
+        entry.outcome,
+        entry.before,
+        entry.after,
+        MASK if entry.key is None else entry.key,
+        entry.revision,
+        entry.reason,
+        entry.principal,
+        entry.reason_given,
+        None,
+        entry.data,
+    )
+
+
 _PLATFORM_FIELDS = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")
 
 
@@ -307,3 +353,15 @@ def transition_views(chart: Chart, transitions: tuple[int, ...]) -> tuple[Transi
     """Return transitions by their source state and number there."""
     sources = [(chart.states[chart.transitions[each].source], each) for each in transitions]
     return tuple(TransitionView(state.id, state.transitions.index(each)) for state, each in sources)
+
+
+def limit_bytes(views: list[EntryView], *, is_newest: bool) -> tuple[EntryView, ...]:
+    """As many entries as fit into one response, at least one: the last of them, or the first."""
+    found: list[EntryView] = []
+    room = JOURNAL_BYTES_MAX
+    for each in reversed(views) if is_newest else views:
+        room -= len(msgspec.json.encode(each))
+        if room < 0 and found:
+            break
+        found.append(each)
+    return tuple(reversed(found)) if is_newest else tuple(found)
