@@ -29,6 +29,7 @@ from interlock.definition.shapes import (
     Shape,
     Text,
     Value,
+    list_or_true,
 )
 from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.access import ACCESS_SHAPES, ROLES
@@ -531,13 +532,7 @@ INVOKE = Record(
         ),
         Key(
             name="personal",
-            shape=OneOf(
-                what="a list of fields or true",
-                options=(
-                    Option(kind="list", shape=ListOf(item=FIELD, min=1, what="a list of fields")),
-                    Option(kind="scalar", shape=Choice(options=(True,))),
-                ),
-            ),
+            shape=list_or_true(FIELD, "a list of fields"),
             codec=LIST_OR_TRUE,
             identity="in",
             order="free",
