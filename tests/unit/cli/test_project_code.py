@@ -42,6 +42,7 @@ APART = {
     "diff",
     "draw",
     "fmt",
+    "keys",
     "migrate",
     "new",
     "refold",
