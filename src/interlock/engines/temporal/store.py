@@ -210,6 +210,9 @@ class TemporalStore(Store):
                             ) from error
                         reason = error.message
                     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                        task = asyncio.current_task()
+                        if task is not None and task.cancelling():  # the SDK hides the cancellation, as by our timeout
+                            raise asyncio.CancelledError from error
                         reason = str(error)
                     except WorkflowUpdateFailedError as error:  # the history ended while it was asked
                         reason = str(error.cause)
