@@ -43,6 +43,7 @@ APART = {
     "draw",
     "fmt",
     "keyring",
+    "keys",
     "migrate",
     "new",
     "refold",
