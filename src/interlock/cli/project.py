@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from interlock.assemble.charts import BoundChart, load
+from interlock.assemble.text_files import read_text_file
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.user_code import is_code_name, load_code
 from interlock.effects.retry import HandlerDefaults
@@ -248,8 +249,8 @@ def _read_table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
     import tomllib
 
     try:
-        found: Any = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        found: Any = tomllib.loads(read_text_file(file))
+    except (OSError, UsageError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{os.path.relpath(file)} cannot be read: {error}", code="project.malformed") from None
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

@@ -106,6 +106,9 @@ EDITIONS_MAX = 100
 """Texts of one revision that a store keeps: the first, which has its order, and the newest ones. They differ only in
 descriptions and labels, and a generated description would otherwise fill the store."""
 
+TEXT_FILE_BYTES_MAX = 1_048_576
+"""Bytes of a project file or a mapping (1 MiB): the same as a definition."""
+
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
 
