@@ -18,7 +18,7 @@ from bench.http.servers import BEARER, Running
 from bench.measure import ROOT, Measurement, PeerUnavailableError, file_system, report, run_module, stores_folder
 from bench.results import Figure, Line, Run
 from bench.suite import Column, Found, Goal, Suite, Workload
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 
 CHART = ROOT / "bench" / "pages" / "order.yaml"
 LARGEST = 10_000_000
@@ -101,7 +101,9 @@ def ask(path: Path, size: int, folder: Path, rounds: int) -> dict[str, list[floa
     keys = folder / "keys.toml"
     keys.touch(mode=0o600)
     keys.write_text(
-        f'[[key]]\nid = "bench"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "read:audit"]\n', encoding="utf-8"
+        f'[[key]]\nid = "bench"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "read:audit"]\n'
+        "[rates.read]\nper_second = 1_000_000\nburst = 1_000_000\n",  # counted, and never reached
+        encoding="utf-8",
     )
     options = ["--port", "0", "--key-file", str(keys), "--chart", str(CHART)]
     server = Running([sys.executable, "-m", "interlock", "serve", f"sqlite:///{path}", *options])

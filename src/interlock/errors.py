@@ -153,7 +153,7 @@ class ConflictError(InterlockError):
 class UnavailableError(InterlockError):
     """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged.
 
-    `retry_after_ms` is when, if that is known.
+    `retry_after_ms` is how long to wait, if that is known.
     """
 
     code = "unavailable"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import interlock
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 
 ROOT = Path(__file__).parents[2]
 KEY = "ilk_of_a_normal_client"

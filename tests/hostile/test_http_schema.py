@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.trust.users import RIGHTS
 from interlock.web.app import ENDPOINTS
-from interlock.web.auth import RIGHTS
 from tests.hostile.http_exhaustion import KEY, Server, serving
 
 CHART = """

@@ -44,6 +44,7 @@ COMMANDS = {
     "erase": ("interlock.cli.commands.erase:erase", "Erase the personal data of an entity"),
     "fmt": ("interlock.cli.commands.convert:fmt", "Format YAML definitions"),
     "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity"),
+    "keys": ("interlock.cli.commands.keys:keys", "Create, list, rotate and revoke API keys"),
     "keyring": ("interlock.cli.commands.keyring:keyring", "Create and rotate the keys of personal data"),
     "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag"),
     "new": ("interlock.cli.commands.new:new", "Create a project with a chart, handlers and a test"),
@@ -107,6 +108,12 @@ SUBCOMMANDS = {
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
     },
+    "keys": {
+        "create": "Create a key and print it",
+        "list": "List keys, their users and their last use",
+        "rotate": "Create a key in place of another one",
+        "revoke": "Remove a key",
+    },
     "migrate": {
         "plan": "Say which entities would move, and why others stay",
         "apply": "Move every entity that can be carried",
@@ -129,7 +136,9 @@ SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
-    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "audit", "archive", "bundle", "db"),
+    "Operations": (
+        *("run", "serve", "keys", "top", "stuck", "effects", "doctor", "verify", "audit", "archive", "bundle", "db"),
+    ),
     "Personal data": ("erase", "keyring"),
     "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }

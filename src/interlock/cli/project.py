@@ -263,9 +263,10 @@ def _parse_project(file: Path, table: dict[str, Any]) -> Project:
         raise UsageError(f"`store` in {name} is not a store URL", code="project.store", hint=hint)
     if not isinstance(prefix, str):
         raise UsageError(f"`key_prefix` in {name} must be a string", code="project.key_prefix", hint='write "eu/"')
-    if keyring is not None and not isinstance(keyring, str):
-        hint = 'write "file:keyring.json"'
-        raise UsageError(f"`keyring` in {name} must be a string", code="project.keyring", hint=hint)
+    if keyring is not None and not (isinstance(keyring, str) and keyring.startswith(("file:", "env:"))):
+        # A command in the file of an untrusted folder would be run by commands that only read.
+        hint = f'write "file:keyring.json"; a command can be given in {KEYRING_VARIABLE}'
+        raise UsageError(f"`keyring` in {name} is not file:PATH or env:NAME", code="project.keyring", hint=hint)
     defaults = None if "handlers" not in table else _parse_handlers(name, table["handlers"])
     paths = (each if is_code_name(each, check_file=False) else os.path.relpath(file.parent / each) for each in charts)
     url = None if store is None else _relative_to(file.parent, store)

@@ -75,6 +75,10 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
         raise CorruptionError(f"invalid {what}: {error}", code=f"{what}.decode") from error
 
 
+SET = "hashed_if_set"
+"""Marks a field that is newer than the hash: it is part of it only if it has a value, so that no old name changes."""
+
+
 def content_hash(document: Document) -> str:
     """Return twelve hex digits over the content of a document, without its positions in the text and without fields
     that are marked as not `hashed`: no step depends on them, and releases that named revisions by this hash had none.
@@ -88,7 +92,7 @@ def _content(value: Any) -> Any:
             each.name: _content(found)
             for each in fields(value)
             if each.compare
-            and each.metadata.get("hashed", True)
+            and (each.metadata.get("hashed", True) is True or (SET in each.metadata and getattr(value, each.name)))
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
             and not isinstance(found, SourceLocation)
         }

@@ -243,6 +243,12 @@ MESSAGE_BYTES_MAX = 1_048_576
 CHILD_DEPTH_MAX = 16
 """Levels of charts that invoke charts: a chart that invokes itself would not end."""
 
+WAITING_MAX = 10_000
+"""Callers that wait for any entity in a process: each has a request in memory."""
+
+WAITING_SHARE_MAX = 2_500
+"""Callers with the same principal that wait in a process: a quarter of all, so that no sender takes every place."""
+
 MAILBOX_MAX = 1_000
 """Senders that wait for one entity in one process: one second at a thousand steps per second. Akka has no limit by
 default."""
@@ -519,6 +525,46 @@ RATE_PER_SECOND_MAX = 1_000_000
 
 RATE_BURST_MAX = 1_000_000
 """Requests at once of a rate limit: as `RATE_PER_SECOND_MAX`."""
+
+KEY_FILE_BYTES_MAX = 4_194_304
+"""Bytes of a key file: `KEYS_MAX` keys with some hundred bytes each. It is read again whenever it changes."""
+
+KEYS_MAX = 10_000
+"""API keys of a server: people and programs, not devices."""
+
+KEY_FILE_AGE_MS = 1_000
+"""How often a server looks whether its key file has changed: so soon does a revoked key stop working."""
+
+ROLES_MAX = 64
+"""Roles of a principal: charts test each of them, and every entry stores them."""
+
+ISSUERS_MAX = 16
+"""Issuers of tokens of a server: each has keys that are read again and again."""
+
+JWKS_BYTES_MAX = 65_536
+"""Bytes of the keys of an issuer: `JWKS_KEYS_MAX` RSA keys with their certificates fit."""
+
+JWKS_KEYS_MAX = 32
+"""Keys of an issuer: the current ones, the last ones and the next ones, of several algorithms."""
+
+TOKEN_BYTES_MAX = 8_192
+"""Bytes of a bearer token: providers with many groups reach some kilobytes, and a request head has 32 KiB."""
+
+TOKENS_CACHED_MAX = 10_000
+"""Verified tokens that a process remembers: verifying costs 130 to 190 us, looking up about 2."""
+
+CLAIM_BYTES_MAX = 1_024
+"""Bytes of a claim in a principal: every entry that its user causes stores it."""
+
+SIGNATURES_MAX = 16
+"""Signatures of a request that are looked at, and keys of a sender: a rotation needs two of each."""
+
+SENDERS_MAX = 1_000
+"""Senders of envelopes of a server."""
+
+ENVELOPE_AGE_MS_MAX = 300_000
+"""How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt anew. Far
+less than the time for which keys are remembered, so a replay is either too old or a duplicate."""
 
 ENGINE_CONTINUE_AFTER = 1_000
 """Updates after which an entity on Temporal starts a new history: half of the 2,000 that the server allows in one."""

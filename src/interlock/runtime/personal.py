@@ -13,6 +13,7 @@ of the receiver; where the receiver declares no personal field for one, the even
 
 from __future__ import annotations
 
+import asyncio
 import secrets  # noqa: TID251 - keys are not an input: no program may choose them
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,15 +70,17 @@ class PersonalVault:
         self.keyring = keyring
         self._clock = clock
         self._pool: deque[DataCipher] = deque()
+        self._filling = asyncio.Lock()
         self._opened: OrderedDict[str, tuple[DataCipher | None, int]] = OrderedDict()
 
     # Keys
 
     async def new_cipher(self) -> DataCipher:
         """Return a data key that no entity uses. It is durable."""
-        if not self._pool:
-            await self.fill_pool()
-        cipher = self._pool.popleft()
+        while not self._pool:
+            async with self._filling:  # one caller fills the pool, and the others wait for it
+                await self.fill_pool()
+        cipher = self._pool.popleft()  # nothing was awaited since the pool had one
         self._keep(cipher.kid, cipher)
         return cipher
 

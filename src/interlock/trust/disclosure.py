@@ -26,6 +26,10 @@ OPEN_CODES = frozenset(
     {
         # Raised by the console and by jobs
         "body.type",
+        "envelope.denied",
+        "envelope.malformed",
+        "envelope.meaning",
+        "kind.foreign",
         "bulk.count",
         "bulk.filter",
         "bulk.reason",
@@ -49,6 +53,7 @@ OPEN_CODES = frozenset(
         "report.unknown",
         "right.missing",
         "stream.full",
+        "token.keys",
         # Errors in the request
         "after.range",
         "at.malformed",
@@ -83,6 +88,8 @@ OPEN_CODES = frozenset(
         "entity.unknown",
         "entry.size",
         "mailbox.full",
+        "mailbox.share",
+        "rate.limited",
         "runtime.closed",
         "runtime.draining",
         "snapshot.size",

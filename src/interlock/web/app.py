@@ -23,6 +23,7 @@ from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.runtime import Runtime
 from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
+from interlock.web.api.inbox import inbox_route
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from interlock.web.http.endpoint import BASE, Endpoint, route
@@ -67,6 +68,7 @@ def application(
         routes=endpoints,
         exception_handlers={404: _not_found, 405: _not_found, HttpProblem: _problem},
     )
+    app.router.routes.append(inbox_route(console))
     app.add_route(f"{BASE}/openapi.json", _openapi, methods=["GET"])
     app.router.routes.extend(routes())
     hosts = [each.partition("://")[2] for each in known]

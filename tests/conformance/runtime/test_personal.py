@@ -394,6 +394,16 @@ async def test_messages_and_children_of_a_plain_chart_carry_no_token() -> None:
         assert await eventually(failed) == "personal.undeclared"
 
 
+async def test_many_creations_at_once_share_the_pools_of_keys() -> None:
+    async with interlock.open("memory:", charts=charts(Services()), work=False) as runtime:
+        await asyncio.gather(*(runtime.create(f"customer/{number}", {"phone": EMAIL}) for number in range(300)))
+        kids = {(await runtime.preview_erasure(f"customer/{number}")).kid for number in range(300)}
+
+        assert len(kids) == 300
+        assert runtime.vault is not None
+        assert sum((await runtime.vault.keys.count_keys()).values()) <= 300 + 64
+
+
 async def test_parts_of_a_value_are_sealed_again_as_a_whole() -> None:
     """A mapping with tokens in it, which the receiver declares personal as a whole: one key opens all of it."""
     sender = interlock.loads("""

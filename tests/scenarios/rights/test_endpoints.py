@@ -18,8 +18,10 @@ from starlette.types import ASGIApp, Message
 import interlock
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
+from interlock.trust.api_keys import key_digest
+from interlock.trust.users import RIGHTS, User
 from interlock.web.app import ENDPOINTS, application
-from interlock.web.auth import RIGHTS, Authentication, User, key_digest
+from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from tests.scenarios.rights import world
 from tests.scenarios.rights.requests import REQUESTS, Request

@@ -103,7 +103,7 @@ async def contents(folder: Path, tenant: str) -> list[str]:
                 found += [row, loaded, *await store.read(row.entity, after=0, limit=1_000)]
         found += (await store.list_work(WorkQuery(limit=1_000))).rows
         found += await store.list_definitions()
-        found += await store.refusals_before(None, limit=1_000)
+        found += await store.audit_after(0)
     finally:
         await store.close()
     return [repr(each) for each in found]

@@ -16,8 +16,10 @@ from interlock.assemble.charts import BoundChart
 from interlock.ports.clock import Clock
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
+from interlock.trust.api_keys import key_digest
+from interlock.trust.users import RIGHTS, User
 from interlock.web.app import application
-from interlock.web.auth import RIGHTS, Authentication, User, key_digest
+from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 

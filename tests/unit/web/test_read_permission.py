@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import interlock
-from interlock.web.auth import User
+from interlock.trust.users import User
 from tests.unit.web.consoles import Client, open_console
 
 ACCOUNT = """

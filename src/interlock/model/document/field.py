@@ -78,7 +78,7 @@ class Field(_Lookups):
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
     index: bool = field(default=False, metadata={"hashed": False})
-    personal: bool = False
+    personal: bool = field(default=False, metadata={"hashed": False, "hashed_if_set": True})
     description: str | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 

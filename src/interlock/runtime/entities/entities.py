@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import Entry, visible_version
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
@@ -35,7 +35,7 @@ from interlock.ports.store import Append, Appended, AppendResult, Conflict, Dupl
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
-from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
@@ -62,6 +62,7 @@ class ProcessState:
         self.authorizer = authorizer
         self.listed = ListedStates()
         self.epoch: int | None = None
+        self.waiting = WaitingCallers(clock.now_ms)
         self.is_closed = False
         self.stopped: UnavailableError | None = None
         self.vault: PersonalVault | None = None
@@ -204,14 +205,14 @@ class Entities:
 
     # Writing
 
-    def turn(self, entity: str, priority: Priority) -> EntityTurn:
+    def turn(self, entity: str, priority: Priority, principal: object = None) -> EntityTurn:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         process = self.process
         if process.is_closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         if process.stopped is not None:
             raise process.stopped
-        return EntityTurn(self.mailboxes, entity, priority)
+        return EntityTurn(self.mailboxes, process.waiting, entity, priority, principal)
 
     async def append(self, append: Append, step: Step) -> AppendResult:
         """Write a step. When it is durable, cache its snapshot, wake the entity's watchers and notify the worker.
@@ -297,7 +298,13 @@ class Entities:
 
 
 def log_faults(entry: Entry, step: Step) -> None:
-    """Log the errors inside a step that was written, without their messages, which may quote a payload."""
+    """Log the errors inside a step that was written, without their messages, which may quote a payload.
+
+    Of a step that others may not see, the log does not name the entity; versions are those that they see.
+    """
     for fault in step.faults:
-        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
+        facts: dict[str, object] = {"kind": step.snapshot.kind}
+        if entry.shown == "whole":
+            version = visible_version(entry)
+            facts = {"entity_id": step.snapshot.entity, "version": version, "event": entry.event.name}
         _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})

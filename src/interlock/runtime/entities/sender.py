@@ -113,7 +113,7 @@ class EntitySender:
             unseen = await self._permissions.refuse_creation(entity, asked)
             if unseen is not None:
                 return unseen
-        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY, principal):
             kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
@@ -178,7 +178,7 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        turn = entities.turn(entity, request.priority)
+        turn = entities.turn(entity, request.priority, request.event.principal)
         if request.finishes is None and self._authorizes:
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (

@@ -123,7 +123,7 @@ async def _with_heartbeats(request: RequestContext, entries: AsyncGenerator[T, N
     clock, closing = request.console.clock, asyncio.ensure_future(request.console.closing.wait())
     following: asyncio.Future[T] | None = None
     try:
-        while _is_allowed(request):
+        while await _is_allowed(request):
             following = following or asyncio.ensure_future(anext(entries))
             beat = asyncio.ensure_future(clock.sleep_ms(HEARTBEAT_MS))
             waits: set[asyncio.Future[Any]] = {following, beat, closing}
@@ -135,6 +135,8 @@ async def _with_heartbeats(request: RequestContext, entries: AsyncGenerator[T, N
                 return
             if following.done():
                 finished, following = following, None
+                if not await _is_allowed(request):  # the key may have been removed while the stream waited
+                    return
                 try:
                     yield finished.result()
                 except StopAsyncIteration:
@@ -159,7 +161,7 @@ async def _changes(request: RequestContext) -> AsyncGenerator[bytes, None]:
     console, silent_ms = request.console, 0
     seen = await _marks(request)
     yield _event("hello", {"kinds": sorted(seen)})
-    while _is_allowed(request):
+    while await _is_allowed(request):
         nap = asyncio.ensure_future(console.clock.sleep_ms(CHANGES_MS))
         closing = asyncio.ensure_future(console.closing.wait())
         try:
@@ -186,10 +188,11 @@ async def _marks(request: RequestContext) -> dict[str, int]:
     return {kind: mark for kind, mark in marks.items() if request.may_see(kind)}
 
 
-def _is_allowed(request: RequestContext) -> bool:
-    """Whether the session or key that opened the stream is still valid."""
-    user, _ = authenticate(request.console, request.http, touch=False)
-    return user is not None and not request.console.closing.is_set()
+async def _is_allowed(request: RequestContext) -> bool:
+    """Whether the session or key that opened the stream is still valid, with the same roles and rights."""
+    await request.console.access.refresh()
+    user, _ = await authenticate(request.console, request.http, touch=False)
+    return user == request.user and not request.console.closing.is_set()
 
 
 def _open_stream(request: RequestContext, events: AsyncGenerator[bytes, None]) -> StreamingResponse:

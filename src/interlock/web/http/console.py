@@ -27,9 +27,11 @@ from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 from interlock.trust.authorization import ChartPolicy
-from interlock.web.auth import Authentication, User
+from interlock.trust.users import User
+from interlock.web.auth import Authentication
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
+from interlock.web.http.request_rates import RequestRates
 
 DRAWINGS_MAX = 256
 """Drawings in the cache: some tens of kilobytes each."""
@@ -63,6 +65,8 @@ class Console:
         self.simulations = SimulationQueue()
         self.cursors = CursorCipher(runtime.clock.token().encode())
         self.closing = asyncio.Event()
+        self._rates = RequestRates(runtime.clock, access.rates)
+        self._given_rates = access.rates
         self._drawings: dict[tuple[str, ...], str] = {}
         self._visible: dict[str, bool] = {}
         self._stored: dict[str, dict[str, Kernel]] = {}
@@ -100,6 +104,15 @@ class Console:
         """Stop streams and jobs."""
         self.closing.set()
         await self.jobs.close()
+        await self.access.close()
+
+    @property
+    def rates(self) -> RequestRates:
+        """The limits of requests, by the rates of the key file as last read."""
+        if self.access.rates is not self._given_rates:
+            self._given_rates = self.access.rates
+            self._rates.use(self._given_rates)
+        return self._rates
 
     # Charts
 
@@ -185,8 +198,11 @@ class Console:
         """Whether nothing of a kind is hidden from a user.
 
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
-        A kind without a known chart needs it, too, because its hidden states are unknown.
+        A kind without a known chart needs it, too, because its hidden states are unknown. A key may name the only kinds
+        that its user sees.
         """
+        if user.kinds is not None and kind not in user.kinds:
+            return False
         if user.sees_sensitive:
             return True
         visible = self._visible.get(kind)
@@ -254,6 +270,10 @@ class Console:
     def check_writable(self, user: User, kind: str) -> None:
         """Raise as `check_shown` does, and DeniedError for a kind that only the console itself writes."""
         self.check_shown(user, kind)
+        self.check_sendable(kind)
+
+    def check_sendable(self, kind: str) -> None:
+        """Raise DeniedError for a kind that only the console itself writes."""
         if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
 

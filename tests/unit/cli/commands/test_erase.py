@@ -124,9 +124,6 @@ def test_a_lost_master_key_is_reported(call: Caller, project: Path) -> None:
 def test_an_erasure_is_applied_again_after_a_restore(call: Caller, project: Path, url: str, old: str) -> None:
     """Whichever of the two was restored from an older copy, the other one knows of the erasure."""
     living(call, url)
-    places = [
-        each for each in project.iterdir() if each.name.startswith("shop") and ".keys" in each.name == (old == "keys")
-    ]
     copies = project / "copies"
     copies.mkdir()
     names = ("shop.db.keys", "shop.keys") if old == "keys" else ("shop.db", "shop")
@@ -167,6 +164,16 @@ def _restore(copy: Path, place: Path) -> None:
         source = copy.with_name(copy.name + suffix)
         if source.exists():
             shutil.copy(source, place.with_name(place.name + suffix))
+
+
+@pytest.mark.parametrize("address", ['"command:touch run"', "7", '"keyring.json"'])
+def test_a_project_file_runs_no_command(call: Caller, project: Path, address: str) -> None:
+    """Commands that only read work in folders that are not trusted."""
+    living(call, STORES[0])
+    (project / "interlock.toml").write_text(f"keyring = {address}\n")
+
+    assert 2 == call("show", STORES[0], ENTITY).code
+    assert not (project / "run").exists()
 
 
 def test_ids_that_are_addresses_are_reported(call: Caller) -> None:
