@@ -118,6 +118,7 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
             for pragma in (*_COMMON, *_WRITER):
                 connection.execute(pragma)
             use_prefix(connection, find_prefix(connection, path, prefix))
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file; on any other it changes nothing
             if not migrates:
                 check_schema("sqlite", schema_state(connection), place=str(path), url=address_of(path, prefix))
             _enable_wal(connection, path)

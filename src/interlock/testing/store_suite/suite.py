@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, definitions, feed, fields, leases, queries, statistics
+from interlock.testing.store_suite import (
+    appends,
+    concurrency,
+    definitions,
+    feed,
+    fields,
+    leases,
+    queries,
+    retention,
+    statistics,
+)
 from interlock.testing.store_suite.subject import StoreSubject
 
 __all__ = (
@@ -24,6 +34,7 @@ __all__ = (
     "feed_cases",
     "field_cases",
     "lease_cases",
+    "retention_cases",
     "statistics_cases",
     "store_cases",
 )
@@ -64,6 +75,12 @@ def feed_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
 def field_cases(*, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store with indexes on context fields (`ports.field_indexes.FieldIndexes`)."""
     return (*fields.CASES, *(fields.SHARED if shared else ()))
+
+
+def retention_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that removes entities and journals (`ports.retention.Retention`)."""
+    more = (*(retention.DURABLE if durable else ()), *(retention.SHARED if shared else ()))
+    return (*retention.CASES, *more)
 
 
 def statistics_cases() -> tuple[Case, ...]:
