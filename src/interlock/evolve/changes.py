@@ -48,6 +48,8 @@ RULES: dict[str, ChangeRule] = {
     "chart.errors": ChangeRule("care", "an error in a guard or an action has another effect"),
     "chart.binding": ChangeRule("care", "fields of states get their first value at another time"),
     "chart.script": ChangeRule("care", "new entities start with another script"),
+    "retention.shorter": ChangeRule("care", "entities or entries are removed earlier, or without a copy", "all"),
+    "retention.longer": ChangeRule("safe", "nothing is removed earlier"),
     "monotonic.order": ChangeRule(
         "breaking", "the order of states that are never left backwards is another one", "none without a mapping"
     ),

@@ -33,7 +33,8 @@ class Tombstone(Struct, frozen=True, omit_defaults=True):
 class JournalBase(Struct, frozen=True):
     """Where a compacted journal begins: after `version`, whose record has the hash `head`, with this snapshot.
 
-    `digest` is the hash over the heads of all records that were removed.
+    `digest` is the hash over the heads of all records that were removed. `time_ms` is the time of that record,
+    `created_ms` that of the first one.
     """
 
     entity: str
@@ -41,6 +42,8 @@ class JournalBase(Struct, frozen=True):
     head: str
     snapshot: Snapshot
     digest: str
+    time_ms: int
+    created_ms: int
     compacted_ms: int
 
 

@@ -452,8 +452,9 @@ class MemoryStore:
     @staticmethod
     def _entry(stored: _StoredEntity | None, version: int) -> Entry | None:
         """Return an entry; None when it was released to an archive, or removed."""
-        is_gone = stored is None or stored.is_removed or version <= stored.released
-        return None if is_gone else stored.records[version - stored.released - 1].entry
+        if stored is None or stored.is_removed or version <= stored.released:
+            return None
+        return stored.records[version - stored.released - 1].entry
 
     # Work
 

@@ -539,7 +539,7 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        after_context = ("events", "script", "properties", "renamed", "removed")
+        after_context = ("events", "script", "properties", "renamed", "removed", "retention")
         later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
@@ -637,6 +637,13 @@ DOCUMENT = Record(
             identity="out",
             order="kept",
             description="States and events that were removed, until it is safe: for the comparison with a store.",
+        ),
+        Key(
+            name="retention",
+            shape=Ref(name="retention"),
+            identity="out",
+            order="kept",
+            description="How long ended entities, and entries of living ones, are kept.",
         ),
     ),
 )

@@ -47,9 +47,9 @@ from interlock.stores.files.durable_io import (
 )
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.names import (
-    REMOVED,
     FORMAT_NEWEST,
     JOURNAL,
+    REMOVED,
     RESOURCES,
     SNAPSHOT,
     TEMPORARY,

@@ -368,14 +368,16 @@ STATEMENTS = Statements(
     unfinished_tombstones="""
         SELECT kind, id FROM entity_tombstone WHERE tenant = $1 AND pending ORDER BY kind, id LIMIT $2""",
     journal_base="""
-        SELECT version, head, snapshot, digest, compacted_ms, pending FROM journal_base
+        SELECT version, head, snapshot, digest, time_ms, created_ms, compacted_ms, pending FROM journal_base
         WHERE tenant = $1 AND kind = $2 AND id = $3""",
     save_base="""
-        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, compacted_ms, pending)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, true)
+        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, time_ms, created_ms, compacted_ms,
+                                  pending)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, true)
         ON CONFLICT (tenant, kind, id) DO UPDATE
         SET version = excluded.version, head = excluded.head, snapshot = excluded.snapshot, digest = excluded.digest,
-            compacted_ms = excluded.compacted_ms, pending = true""",
+            time_ms = excluded.time_ms, created_ms = excluded.created_ms, compacted_ms = excluded.compacted_ms,
+            pending = true""",
     finish_base="UPDATE journal_base SET pending = false WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4",
     unfinished_bases="""
         SELECT kind, id FROM journal_base WHERE tenant = $1 AND pending ORDER BY kind, id LIMIT $2""",
@@ -417,7 +419,7 @@ STATEMENTS = Statements(
     add_count=f"""
         INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
         VALUES ($1, $2, $3, $4, {OWN_STRIPE}, $5)
-        ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities""",
+        ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities""",  # noqa: S608 - made of constants
     reclaim=reclaim,
     # Expired keys
     key_boundary="SELECT floor(extract(epoch FROM at) * 1000)::bigint FROM key_boundary WHERE tenant = $1",

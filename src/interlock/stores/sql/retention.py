@@ -55,8 +55,8 @@ def compact(sql: Statements, tenant: str, base: JournalBase, rows: int) -> Quest
     _, archive_version, archive = record[0]
     if archive_version is not None and archive:
         return Removal(0, is_done=True, blocked="archived")
-    values = (base.version, base.head, encode(base.snapshot), base.digest, base.compacted_ms)
-    yield Ask(sql.save_base, (*name, *values))
+    times = (base.time_ms, base.created_ms, base.compacted_ms)
+    yield Ask(sql.save_base, (*name, base.version, base.head, encode(base.snapshot), base.digest, *times))
     yield Ask(sql.anchor_journal, (*name, base.version, base.head))
     return (yield from remove_rest(sql, tenant, base.entity, rows))
 
@@ -69,7 +69,7 @@ def remove_rest(sql: Statements, tenant: str, entity: str, rows: int) -> Questio
         version, _, _, _, is_pending = buried[0]
         return (yield from _remove_entity(sql, name, version, rows)) if is_pending else Removal(0, True, version)
     based = yield Ask(sql.journal_base, name)
-    if not based or not based[0][5]:
+    if not based or not based[0][7]:
         return Removal(0, is_done=True, version=based[0][0] if based else 0)
     version = based[0][0]
     count, has_more = yield from _delete_records(sql, name, version, rows)
@@ -150,10 +150,10 @@ def find_base(sql: Statements, tenant: str, entity: str) -> Questions[JournalBas
     rows = yield Ask(sql.journal_base, (tenant, *split_entity(entity)))
     if not rows:
         return None
-    version, head, body, digest, compacted_ms, _ = rows[0]
+    version, head, body, *rest = rows[0][:-1]
     try:
         snapshot = decode_snapshot(body)
     except msgspec.MsgspecError as error:
         message = f"cannot decode the snapshot at which the journal of `{entity}` begins: {error}"
         raise CorruptionError(message, code="entity.row") from error
-    return JournalBase(entity, version, head, snapshot, digest, compacted_ms)
+    return JournalBase(entity, version, head, snapshot, *rest)

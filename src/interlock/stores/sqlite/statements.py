@@ -348,14 +348,16 @@ STATEMENTS = Statements(
         SELECT kind, id FROM entity_tombstone INDEXED BY entity_tombstone_pending
         WHERE tenant = ?1 AND pending = 1 ORDER BY kind, id LIMIT ?2""",
     journal_base="""
-        SELECT version, head, snapshot, digest, compacted_ms, pending FROM journal_base
+        SELECT version, head, snapshot, digest, time_ms, created_ms, compacted_ms, pending FROM journal_base
         WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
     save_base="""
-        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, compacted_ms, pending)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1)
+        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, time_ms, created_ms, compacted_ms,
+                                  pending)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)
         ON CONFLICT (tenant, kind, id) DO UPDATE
         SET version = excluded.version, head = excluded.head, snapshot = excluded.snapshot, digest = excluded.digest,
-            compacted_ms = excluded.compacted_ms, pending = 1""",
+            time_ms = excluded.time_ms, created_ms = excluded.created_ms, compacted_ms = excluded.compacted_ms,
+            pending = 1""",
     finish_base="UPDATE journal_base SET pending = 0 WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4",
     unfinished_bases="""
         SELECT kind, id FROM journal_base INDEXED BY journal_base_pending

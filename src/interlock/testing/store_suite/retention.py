@@ -173,7 +173,7 @@ async def a_base_moves_forward_only(subject: StoreSubject) -> None:
         last = await _base(store, "parcel/1", 12, steps[11])
         expect("changed", (await _compact(store, last, rows=MANY)).blocked)
         fifth, ninth = [await _base(store, "parcel/1", each, steps[each - 1]) for each in (5, 9)]
-        wrong = JournalBase("parcel/1", 5, ninth.head, fifth.snapshot, fifth.digest, 5_000)
+        wrong = replace(fifth, head=ninth.head)
         expect("changed", (await _compact(store, wrong, rows=MANY)).blocked)
         expect(12, len(await journal(store, "parcel/1")))
         removal = await _compact(store, fifth, rows=2)
@@ -210,7 +210,9 @@ async def a_compacted_entity_is_pruned_like_any_other(subject: StoreSubject) -> 
 async def space_is_returned_in_steps(subject: StoreSubject) -> None:
     """`reclaim` ends, and may be called with nothing to do."""
     async with subject.opened() as store:
-        await append_all(store, *(step for each in range(20) for step in _ended(f"parcel/{each}")), *_living("parcel/x"))
+        await append_all(
+            store, *(step for each in range(20) for step in _ended(f"parcel/{each}")), *_living("parcel/x")
+        )
         for each in range(20):
             await _prune(store, f"parcel/{each}")
         for _ in range(PAGES_MAX):
@@ -290,7 +292,7 @@ async def _prune(store: Store, entity: str) -> None:
 async def _base(store: Store, entity: str, version: int, append: Append) -> JournalBase:
     (record,) = await store.read(entity, after=version - 1, limit=1)
     digest = blake2b(record.head.encode(), digest_size=16).hexdigest()
-    return JournalBase(entity, version, record.head, append.snapshot, digest, 5_000)
+    return JournalBase(entity, version, record.head, append.snapshot, digest, append.entry.event.time_ms, 1_000, 5_000)
 
 
 async def _check_rest(store: Store, **states: int) -> None:

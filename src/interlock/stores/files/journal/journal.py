@@ -180,8 +180,10 @@ class Journal:
             self._io.check_poison(self.address)
             for _ in range(OPENED_MAX):
                 if not self._file.open_directory(create=False):
-                    if append.expected or (pruned := self._pruned()) is not None:
-                        return Conflict(0) if append.expected else pruned
+                    if append.expected:
+                        return Conflict(0)
+                    if (pruned := self._pruned()) is not None:
+                        return pruned
                     self._file.open_directory(create=True)
                 with self._file.lock():
                     if self._catch_up():

@@ -434,9 +434,7 @@ class JournalFile:
             return f"no segment has version {version}"
         file = fs.open_file(self.directory, sealed_name(first))
         try:
-            base = decode_base(
-                fs.read(file, 0, BASE_BYTES_MAX), self.chain.start(), store_key=self._settings.store_key
-            )
+            base = decode_base(fs.read(file, 0, BASE_BYTES_MAX), self.chain.start(), store_key=self._settings.store_key)
             if base is None or base.first != first:
                 raise corrupt(self.address, self.position, "its first line is damaged", sealed_name(first))
             segment = SegmentReader(fs, file, base.position, store_key=self._settings.store_key)

@@ -35,6 +35,8 @@ CREATE TABLE journal_base (
   head         text   NOT NULL,
   snapshot     bytea  NOT NULL,
   digest       text   NOT NULL,
+  time_ms      bigint NOT NULL,
+  created_ms   bigint NOT NULL,
   compacted_ms bigint NOT NULL,
   pending      boolean NOT NULL,
   PRIMARY KEY (tenant, kind, id)

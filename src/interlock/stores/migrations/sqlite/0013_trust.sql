@@ -35,6 +35,8 @@ CREATE TABLE journal_base (
   head         TEXT    NOT NULL,
   snapshot     BLOB    NOT NULL,
   digest       TEXT    NOT NULL,
+  time_ms      INTEGER NOT NULL,
+  created_ms   INTEGER NOT NULL,
   compacted_ms INTEGER NOT NULL,
   pending      INTEGER NOT NULL,
   PRIMARY KEY (tenant, kind, id)
