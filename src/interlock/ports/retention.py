@@ -86,6 +86,11 @@ class Retention(Protocol):
     async def unfinished(self, *, limit: int) -> tuple[str, ...]:
         """Return entities of which rows are left that `remove_rest` removes."""
 
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """Return the last version of an entity and the hash of that record, wherever the record is; 0 and "" if there
+        is no such entity.
+        """
+
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity; None if it was not pruned."""
 

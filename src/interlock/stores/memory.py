@@ -376,6 +376,11 @@ class MemoryStore:
         with self._lock:
             return tuple(sorted(each for each, stored in self._entities.items() if stored.is_removed))[:limit]
 
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """Return the last version of an entity and the hash of that record."""
+        stored = self._entities.get(entity)
+        return (0, "") if stored is None or stored.is_removed else (stored.snapshot.version, stored.head)
+
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity."""
         return self._tombstones.get(entity)

@@ -1,7 +1,7 @@
 """What is still needed, whatever its age.
 
-Rule 1: an ended entity stays while it has a tag `legal-hold`, work that is not done (a dead letter, too), a child that is
-alive, a parent that waits for it, or entries that a projection has not read.
+Rule 1: an ended entity stays while it has a tag `legal-hold`, work that is not done (a dead letter, too), a child that
+is alive, a parent that waits for it, or entries that a projection has not read.
 Rule 2: of a living entity, entries stay from the first one on that its snapshot or its work names: a timer, an active
 invoke, a completed step of a saga that may have to be compensated, a deferred event, an open piece of work.
 Rule 3: these only ever end. What is found here cannot become needed again before it is removed; the store itself checks
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from interlock.errors import NotFoundError
+from interlock.errors import ArchivedError, NotFoundError
+from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import parse_work_key
 from interlock.model.snapshot import Snapshot
 from interlock.ports.paging import pages
@@ -45,7 +46,7 @@ async def oldest_unread_ms(runtime: Runtime) -> int | None:
                 found.append(page.entries[0].entry.event.time_ms - CLOCK_MARGIN_MS)
             if page.entries or page.is_last:
                 break
-            cursor = page.cursor
+            cursor = page.after
         else:
             found.append(0)
     return min(found, default=None)
@@ -65,9 +66,9 @@ async def why_needed(runtime: Runtime, snapshot: Snapshot) -> str | None:
     if work is not None and (await work.list_work(WorkQuery(entity=snapshot.entity, limit=1))).rows:
         return "open work"
     parent = None if snapshot.parent is None else await load_uncached(runtime, snapshot.parent.entity)
-    if snapshot.parent is not None and parent is not None and parent.ended is None:
-        if any(each.child and each.key == snapshot.parent.key for each in parent.invokes):
-            return f"parent waits: {parent.entity}"
+    key = None if snapshot.parent is None else snapshot.parent.key
+    if parent is not None and any(each.child and each.key == key for each in parent.invokes):
+        return f"parent waits: {parent.entity}"
     for child in await _children(runtime, snapshot):
         found = await load_uncached(runtime, child)
         if found is not None and found.ended is None:
@@ -93,7 +94,7 @@ async def _children(runtime: Runtime, snapshot: Snapshot) -> list[str]:
     store, found = runtime.store, []
     base = None if store.retention is None else await store.retention.journal_base(snapshot.entity)
     after = 0 if base is None else base.version  # no child of an entry before it is alive: rule 2
-    while records := await store.read(snapshot.entity, after=after, limit=PAGE_MAX):
+    while records := await _read(runtime, snapshot, after):
         for record in records:
             if any(each.type == "invoke" for each in record.entry.effects):
                 kernel = await runtime.revisions.for_reading(snapshot.kind, record.entry.revision)
@@ -101,6 +102,18 @@ async def _children(runtime: Runtime, snapshot: Snapshot) -> list[str]:
                     found += await started_children(store, kernel, effect)
         after = records[-1].version
     return found
+
+
+async def _read(runtime: Runtime, snapshot: Snapshot, after: int) -> tuple[JournalRecord, ...]:
+    """Return the next records; none of an archived journal, if no chart of the kind starts children."""
+    try:
+        return await runtime.store.read(snapshot.entity, after=after, limit=PAGE_MAX)
+    except ArchivedError:
+        for edition in await runtime.revisions.editions(snapshot.kind):
+            chart = await runtime.revisions.chart(snapshot.kind, edition.revision)
+            if chart.charts or chart.inline:
+                raise
+        return ()
 
 
 async def last_free_version(runtime: Runtime, snapshot: Snapshot) -> tuple[int, int | None]:

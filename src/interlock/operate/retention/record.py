@@ -1,4 +1,4 @@
-"""The record of a run: an entity of the kind `interlock-retention`. Its journal says what was removed, when and by whom.
+"""The record of a run: an entity of the kind `interlock-retention`. Its journal says what was removed, and by whom.
 
 Rule 1: a batch is recorded before anything of it is removed, with the hash over entity, version and head of each. What
 the store then refuses is still there; every entity that is gone has its tombstone, with the same head.

@@ -246,11 +246,12 @@ class RetentionRun:
             found = await verify_entity(runtime.store, runtime.revisions, entity)
             if found.problem is not None:
                 return _kept(row, f"{found.problem.code}: {found.problem.message}")
-            head, archive = found.head, found.archive
-            if head is None:  # its records are in an archive already
-                head = await self._archived_head(entity, snapshot.version)
+            archive = found.archive
+            version, head = await self._store.tip(entity)
+            if version != snapshot.version or (archive is None and head != found.head):
+                return _kept(row, "changed")
             if archive is None and rule.archive is not None and not self._dry_run:
-                archive = await self._copy(rule.archive, snapshot, found.entries, head, folder=month(row.changed_ms))
+                archive = await self._copy(rule.archive, snapshot, version, head, folder=month(row.changed_ms))
             tombstone = Tombstone(entity, snapshot.version, head, self._now_ms, archive)
             if self._before_prune is not None and not self._dry_run:
                 await self._before_prune(Pruning(tombstone, snapshot))
@@ -260,13 +261,6 @@ class RetentionRun:
             await runtime.store.kinds()  # raises if the store as a whole does not respond
             return _kept(row, f"{error.code}: {error.message}")
         return _Candidate(tombstone, snapshot)
-
-    async def _archived_head(self, entity: str, version: int) -> str:
-        """The head of an archived journal, of which the store keeps only that."""
-        find_head = getattr(self._store, "last_head", None)
-        if find_head is None:
-            raise UnavailableError(f"the last hash of `{entity}` is unknown", code="retention.archived")
-        return str(await find_head(entity, version))
 
     async def _copy(self, address: str, snapshot: Snapshot, version: int, head: str, *, folder: str) -> str:
         """Copy a journal up to a version, unless the archive has it; return the address. Raises ConflictError."""

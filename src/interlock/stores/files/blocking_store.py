@@ -145,6 +145,11 @@ class BlockingFileStore:
         with self.journals.using(address) as journal:
             return journal.compact(base, newest)
 
+    def tip(self, entity: str) -> tuple[int, str]:
+        """The last version of an entity and the hash of that record; 0 and "" when there is no such entity."""
+        view = self._reader.load(self.root.address(entity))
+        return (0, "") if view is None else (view.position.version, view.position.head)
+
     def tombstone(self, entity: str) -> Tombstone | None:
         """The tombstone of a pruned entity."""
         return self.tombstones.find(self.root.address(entity))

@@ -208,6 +208,10 @@ class FileStore:
         """Entities that were pruned by a process that died before it had removed their files."""
         return await self._in_thread(lambda: self._store.tombstones.removed(limit))
 
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """The last version of an entity and the hash of that record."""
+        return await self._in_thread(lambda: self._store.tip(entity))
+
     async def tombstone(self, entity: str) -> Tombstone | None:
         """The tombstone of a pruned entity."""
         return await self._in_thread(lambda: self._store.tombstone(entity))

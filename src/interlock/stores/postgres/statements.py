@@ -358,6 +358,7 @@ STATEMENTS = Statements(
           SELECT FROM entity_field
           WHERE tenant = $1 AND kind = $2 AND field = g.field AND value = g.value AND id = $3 OFFSET 0) AS f""",
     # Retention
+    tip="SELECT version, head FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3",
     tombstone="""
         SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
         WHERE tenant = $1 AND kind = $2 AND id = $3""",

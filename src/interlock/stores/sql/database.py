@@ -135,6 +135,7 @@ class Statements:
     walk_fields: str
     present_fields: str
 
+    tip: str
     tombstone: str
     add_tombstone: str
     finish_tombstone: str

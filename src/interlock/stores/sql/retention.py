@@ -139,6 +139,12 @@ def unfinished(sql: Statements, tenant: str, limit: int) -> Questions[tuple[str,
     return tuple(f"{kind}/{own}" for kind, own in rows)
 
 
+def find_tip(sql: Statements, tenant: str, entity: str) -> Questions[tuple[int, str]]:
+    """Return the last version of an entity and the hash of that record."""
+    rows = yield Ask(sql.tip, (tenant, *split_entity(entity)))
+    return (rows[0][0], rows[0][1]) if rows and rows[0][0] > 0 else (0, "")
+
+
 def find_tombstone(sql: Statements, tenant: str, entity: str) -> Questions[Tombstone | None]:
     """Return the tombstone of an entity."""
     rows = yield Ask(sql.tombstone, (tenant, *split_entity(entity)))

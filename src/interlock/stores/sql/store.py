@@ -185,6 +185,11 @@ class SqlStore:
         """Return entities of which rows are left."""
         return await self.database.read(lambda: retention_rules.unfinished(self._sql, self._tenant, limit))
 
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """Return the last version of an entity and the hash of that record."""
+        check_text(entity)
+        return await self.database.read(lambda: retention_rules.find_tip(self._sql, self._tenant, entity))
+
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity."""
         check_text(entity)

@@ -337,6 +337,7 @@ STATEMENTS = Statements(
     present_fields="""
         SELECT field FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND field = ?4 AND value = ?5""",
     # Retention
+    tip="SELECT version, head FROM entity WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
     tombstone="""
         SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
         WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",

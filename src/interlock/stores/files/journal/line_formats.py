@@ -12,8 +12,8 @@ A segment may start with a base line, and ends with a seal line once it is compl
 
 `n` counts the segments, `first` is the version of the segment's first record, `since` the first version that is still
 in this journal: the records before it, up to the one with the hash `p`, are in `archive`, or removed where it is empty.
-`d` of a base is the number of bytes after it that were durable when the segment was created, `d` of a seal the number of bytes before it that its
-writer knew to be durable. A journal that was never rotated has neither line.
+`d` of a base is the number of bytes after it that were durable when the segment was created, `d` of a seal the number
+of bytes before it that its writer knew to be durable. A journal that was never rotated has neither line.
 
 Work is recorded in two more lines:
 
