@@ -72,10 +72,11 @@ class Diagnostic:
 class InterlockError(Exception):
     """Base class of every exception that Interlock raises.
 
-    `code` is stable and dotted. `hint` names the fix, or is None.
+    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it.
     """
 
     code = "interlock"
+    is_recorded = False
 
     def __init__(self, message: str, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
@@ -177,9 +178,18 @@ class ConflictError(InterlockError):
 
 
 class UnavailableError(InterlockError):
-    """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged."""
+    """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged.
+
+    `retry_after_ms` is when, if that is known.
+    """
 
     code = "unavailable"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, hint: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after_ms = retry_after_ms
 
 
 class CorruptionError(InterlockError):

@@ -11,6 +11,7 @@ import posixpath
 import stat
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +27,7 @@ from interlock.model.arguments import check_options
 from interlock.model.chart import Chart
 from interlock.model.convert import Model, from_json
 from interlock.model.diagnostics import suggestion
-from interlock.model.document.document import Document
+from interlock.model.document.document import Document, State
 from interlock.model.document.field import copy_json, json_problem
 from interlock.model.driver_events import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.duration import parse_duration
@@ -245,23 +246,48 @@ def compile_reading(reading: ReadResult) -> CompileResult:
         return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
     diagnostics = (*reading.diagnostics, *compilation.diagnostics)
-    too_large = None if compilation.chart is None else _size_problem(reading.document)
-    if too_large is not None:
-        return CompileResult(chart=None, diagnostics=_sorted((*diagnostics, too_large)))
+    unstorable = () if compilation.chart is None else _storage_problems(reading)
+    if unstorable:
+        return CompileResult(chart=None, diagnostics=_sorted((*diagnostics, *unstorable)))
     chart = None if compilation.chart is None else named(compilation.chart)
     return CompileResult(chart=chart, diagnostics=_sorted(diagnostics))
 
 
-def _size_problem(document: Document) -> Diagnostic | None:
-    """Return the error for a definition that no store can keep: with aliases, a small text can be a large one."""
-    from interlock.definition.json.format import canonical_json
+def _storage_problems(reading: ReadResult) -> tuple[Diagnostic, ...]:
+    """Return the errors for a definition that no store can keep, or that it could not give back.
 
+    With aliases, a small text can be a large definition. SCXML and XState have values that the vocabulary does not
+    have: entities would be created, and no other process could read their definition.
+    """
+    from interlock.definition.json.format import canonical_json, read_json
+
+    document = reading.document
+    assert document is not None
     try:
-        canonical_json(document)
+        stored = canonical_json(document)
     except UsageError as error:
         location = SourceLocation(file=document.source)
-        return Diagnostic(code=error.code, message=error.message, location=location, hint=error.hint)
-    return None
+        return (Diagnostic(code=error.code, message=error.message, location=location, hint=error.hint),)
+    if reading.is_vocabulary:
+        return ()
+    found = read_json(stored, source=document.source).diagnostics
+    return tuple(
+        replace(each, location=_nearest_location(document.root, each.location))
+        for each in found
+        if each.severity == "error"
+    )
+
+
+def _nearest_location(root: State, found: SourceLocation) -> SourceLocation:
+    """Return the place in the text of the innermost state on the path of a problem, with that path."""
+    state, rest = root, found.path
+    while rest:  # each turn removes the key of a state
+        inner = (each for each in state.states if rest.startswith((f"states.{each.key}.", f"states.{each.key}[")))
+        below = max(inner, key=lambda each: len(each.key), default=None)
+        if below is None:
+            break
+        state, rest = below, rest.removeprefix(f"states.{below.key}").lstrip(".")
+    return replace(state.location, file=found.file, path=found.path)
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

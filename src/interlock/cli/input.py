@@ -20,13 +20,11 @@ import msgspec
 from interlock.assemble.charts import FORMATS, format_for_text, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
+from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import nearest
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 STDIN = "-"
-
-NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
-"""What decoding JSON raises: for other text, for deep nesting, for invalid UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +106,7 @@ def read_json(text: str | None, what: str) -> Any:
         data = read_bytes(Path(text[1:]))
     try:
         return msgspec.json.decode(data)
-    except NOT_JSON as error:
+    except UNDECODABLE as error:
         hint = """write it like '{"id": "p-1"}', and a string with its own quotes: '"yes"'"""
         raise UsageError(f"{what} is not JSON: {error}", code="payload.json", hint=hint) from None
 

@@ -18,6 +18,7 @@ from interlock.model.document.actions import Block, Expression, Guard, GuardIn, 
 from interlock.model.document.document import DialectName, Document
 from interlock.model.document.targets import TargetIndex, Unresolved
 from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_value
+from interlock.model.limits import TARGETS_MAX
 
 
 class NameResolver:
@@ -53,6 +54,10 @@ class NameResolver:
         *,
         lenient: bool,
     ) -> tuple[int, ...]:
+        if len(texts) > TARGETS_MAX:
+            message = f"a transition has {len(texts):,} targets; the limit is {TARGETS_MAX}"
+            self.diagnostics.error("transition.targets", message, location)
+            return ()
         found = []
         for text in texts:
             index = find(text)

@@ -15,10 +15,15 @@ SourceLoader = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
-    """The result of a reader: the document (None if the text is unusable) and all diagnostics."""
+    """The result of a reader: the document (None if the text is unusable) and all diagnostics.
+
+    `is_vocabulary`: the text has the keys and values of the vocabulary, which stored definitions have too. A document
+    of another format may contain values that a stored definition cannot.
+    """
 
     document: Document | None
     diagnostics: tuple[Diagnostic, ...] = ()
+    is_vocabulary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

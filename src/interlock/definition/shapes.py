@@ -21,6 +21,7 @@ from interlock.definition.source.node import Node
 from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.field import same_value, type_name
+from interlock.model.limits import SUGGESTIONS_MAX
 
 Kind = Literal["text", "list", "mapping", "scalar"]
 
@@ -390,6 +391,8 @@ class ShapeChecker:
         # A typing mistake is likelier than a misplaced key only if the word is not a key of another record.
         if owners:
             return f'"{name}" is a key of {" or ".join(owners[:3])}'
+        if len(self.diagnostics.items) >= SUGGESTIONS_MAX:
+            return None
         few = f"its keys are {', '.join(known)}" if 0 < len(known) <= _KEYS_SHOWN_MAX else None
         return suggestion(name, known) or few
 

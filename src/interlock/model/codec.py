@@ -22,6 +22,9 @@ from interlock.model.step import Step
 
 T = TypeVar("T")
 
+UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What decoding JSON raises: for bytes that are not JSON or not of the type, not UTF-8, or nested too deeply."""
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 _snapshots = msgspec.json.Decoder(Snapshot)
 _events = msgspec.json.Decoder(Event)
@@ -59,7 +62,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
         )
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+    except UNDECODABLE as error:
         raise CorruptionError(f"invalid {what}: {error}", code=f"{what}.decode") from error
 
 

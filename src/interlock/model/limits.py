@@ -172,6 +172,18 @@ PAUSE_MS_MIN = 100
 PAUSE_MS_MAX = 86_400_000
 """The longest pause of a handler, a day: a service that answers nonsense must not stop work for years."""
 
+DIAGNOSTIC_LENGTH_MAX = 500
+"""Characters of the message of a diagnostic. It quotes what the author wrote, and one word may be a megabyte."""
+
+DIAGNOSTICS_MAX = 1_000
+"""Diagnostics of a definition, for each severity: more than a person reads, and a text of 1 MiB may have 100,000."""
+
+SUGGESTIONS_MAX = 25
+"""Similar names that are searched for a definition: each search takes 50 microseconds, and the first ones help."""
+
+TARGETS_MAX = 200
+"""Targets of a transition: one for each region, and charts have fewer than ten."""
+
 FAILURE_TEXT_LENGTH_MAX = 500
 """Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
 
@@ -183,6 +195,28 @@ EXPLANATION_LENGTH_MAX = 500
 
 REASON_LENGTH_MAX = 1_000
 """Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
+
+AUDIT_NAME_BYTES_MAX = 200
+"""Bytes of an id or an event name in a row of the audit: what is longer was refused, and its beginning shows what it
+was. PostgreSQL indexes at most 2,700 bytes."""
+
+AUDIT_REASON_BYTES_MAX = 500
+"""Bytes of a reason or a note in a row of the audit: a sentence or two."""
+
+AUDIT_BURST = 100
+"""Refused attempts of one principal that each get a row at once: a person or a batch job that makes a mistake."""
+
+AUDIT_ROWS_PER_SECOND = 10
+"""Rows of one principal after that: 200 MB a day at most, from a sender who is refused without a pause."""
+
+AUDIT_FOLD_MS = 1_000
+"""How often the counts of a flood become rows: a process that is killed loses the counts of that time at most."""
+
+AUDIT_COUNTERS_MAX = 1_024
+"""Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
+
+AUDIT_BATCH_ROWS_MAX = 256
+"""Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
@@ -436,6 +470,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
+PERMITS_COMPILED_MAX = 10_000
+"""Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
+
 POLICY_AGE_MS_MAX = 10_000
 """How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked
 role reach every process, for one small read in ten seconds."""
@@ -460,3 +497,13 @@ MIGRATION_GROUPS_MAX = 1_000
 
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
+
+RATE_KEYS_MAX = 10_000
+"""Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
+time."""
+
+RATE_PER_SECOND_MAX = 1_000_000
+"""Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""
+
+RATE_BURST_MAX = 1_000_000
+"""Requests at once of a rate limit: as `RATE_PER_SECOND_MAX`."""

@@ -108,6 +108,13 @@ def _denial(chart: Chart, snapshot: Snapshot, event: Event, reason: str | None) 
     return f"{roles_text(roles)}; {_sender(event)} has {_roles_of(event)}"
 
 
+def role_denial_text(entity: str, event: Event, roles: Iterable[str] | None) -> str:
+    """Return one sentence that says that a sender lacks the roles of an event, without anything of the entity."""
+    text = f"`{entity}` denied `{event.name[:_VALUE_LENGTH_MAX]}`: {roles_text(tuple(roles or ()))}"
+    text = f"{text}; {_sender(event)} has {_roles_of(event)}"
+    return text if len(text) <= EXPLANATION_LENGTH_MAX else text[: EXPLANATION_LENGTH_MAX - 1] + "…"
+
+
 def _transition_roles(chart: Chart, snapshot: Snapshot, name: str) -> tuple[str, ...]:
     """Return the roles of the active states' transitions for an event."""
     active = {index for each in chart.states if each.id in snapshot.configuration for index in chart.path(each.index)}

@@ -22,7 +22,7 @@ from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
 from interlock.model.sendable_events import accepting_states, matches_event
 from interlock.model.snapshot import Snapshot
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 Why = Literal["guard", "roles", "elsewhere", "ended"]
 
@@ -62,13 +62,13 @@ class Acceptance(Struct, frozen=True):
 
 
 def acceptances(
-    kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None, policy: Authorizer | None = None
+    kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None, policy: ChartPolicy | None = None
 ) -> tuple[Acceptance, ...]:
     """Return an answer for each event of `event_names`, accepted events first.
 
-    `policy` has the roles of the newest revision, `Revisions.authorizer`; by default they are those of the chart.
+    `policy` has the roles of the newest revision, `Revisions.policy`; by default they are those of the chart.
     """
-    policy = policy or Authorizer(kernel.chart)
+    policy = policy or ChartPolicy(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
     found = [
         _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
@@ -84,7 +84,7 @@ def every_role(chart: Chart) -> list[str]:
 
 def _acceptance(
     chart: Chart,
-    policy: Authorizer,
+    policy: ChartPolicy,
     snapshot: Snapshot,
     candidates: tuple[Candidate, ...],
     name: str,

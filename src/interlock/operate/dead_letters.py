@@ -6,8 +6,8 @@ it at its next renewal, and until then both run.
 Rule 2: a retry uses the same key and starts at the first attempt. Dropped work is deleted: a chart that waits for its
 result waits until it receives another event. An ended entity accepts no event, so a compensation after its end is
 dropped with `force` only: the compensations after it would never run.
-Rule 3: every act is recorded with the principal, the act and the reason. The store keeps that row among its refusals,
-in the same write as the act (ADR 0043); the log record follows.
+Rule 3: every act is recorded with the principal, the act and the reason. The store keeps that row in its audit, in the
+same write as the act (ADR 0043); the log record follows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.errors import NotFoundError, RejectedError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.journal.work import WorkId
 from interlock.observe.work_status import DESCRIPTIONS, work_status
 from interlock.ports.clock import Clock
 from interlock.ports.paging import pages
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_principal
@@ -107,7 +107,7 @@ class WorkOperations:
             hint = "fix the cause and retry it; --force drops it, and the ones after it never run"
             raise RejectedError(message, code="work.compensation", hint=hint)
 
-    async def _retry(self, row: WorkRow, audit: Refusal) -> bool:
+    async def _retry(self, row: WorkRow, audit: AuditRow) -> bool:
         now_ms = audit.time_ms
         if row.dead_ms is not None:
             return await self._work.requeue_dead_letter(row.entity, row.work.id, now_ms=now_ms, audit=audit)
@@ -115,13 +115,14 @@ class WorkOperations:
         again = Settlement(claim, "again", now_ms, row.error, without_failure=True)
         return await self._work.requeue(again, now_ms=now_ms, audit=audit)
 
-    def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:
+    def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> AuditRow:
         """The audit row. Raises UsageError for a principal or a reason that cannot be stored."""
         check_principal({"id": principal, "reason": why})
         event = "_work.retried" if act == "retry" else "_work.dropped"
         error = row.error.get("code") if isinstance(row.error, dict) else None
         reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")
-        return Refusal(row.entity, event, "applied", reason[:500], self._clock.now_ms(), principal)
+        now_ms, note = self._clock.now_ms(), why or None
+        return AuditRow(row.entity, event, "applied", reason, now_ms, actor=principal, actor_kind="user", note=note)
 
 
 def _unknown(key: str) -> NotFoundError:

@@ -21,12 +21,12 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definitions
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.projections import Projections
-from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog
 from interlock.ports.retention import Retention
 from interlock.ports.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
@@ -338,13 +338,8 @@ class Store(Protocol):
         return None
 
     @property
-    def refusal_log(self) -> RefusalLog | None:
-        """Records refused attempts."""
-        return None
-
-    @property
-    def refusal_history(self) -> RefusalHistory | None:
-        """Reads refused attempts back."""
+    def audit(self) -> AuditLog | None:
+        """Records attempts that no journal records, and what operators did."""
         return None
 
     @property
@@ -425,10 +420,6 @@ class JoinedStore(Store, Protocol):
     @property
     def mark(self) -> object | None:
         """What the call has written, by which `Joins` recognizes the transaction; None: nothing."""
-
-    @property
-    def refusals(self) -> Sequence[Refusal]:
-        """The refusals of the call. They are recorded outside the transaction, which may be rolled back."""
 
     async def lock(self, entities: Sequence[str]) -> None:
         """Lock entities, in an order that is the same for every caller. Unknown ones are skipped."""

@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Lane, Work, WorkId
-from interlock.ports.refusals import Refusal
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -113,14 +113,14 @@ class WorkQueue(Protocol):
         """Return work by kind, lane, name and entity, page by page. A short page may still have a next one."""
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Requeue a dead letter under its key, from its first attempt. Returns False when there is none."""
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Requeue work that is not dead, as `settle` does. Returns False when it has changed since."""
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work. Returns False when there is none."""
 
     async def save_details(self, claim: Claim, error: Any) -> bool:

@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import InterlockError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
-from interlock.model.journal.entry import Receipt
+from interlock.model.journal.entry import CREATE, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
@@ -41,6 +41,7 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
+from interlock.trust.audit import Attempt
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -65,6 +66,7 @@ class CallerRequests:
         self._snapshots = entities.snapshots
         self._admission = admission
         self._models = models
+        self._audit = entities.audit
 
     async def create(
         self,
@@ -77,24 +79,33 @@ class CallerRequests:
         reason: str | None = None,
     ) -> Receipt:
         """As `Runtime.create`."""
-        kind = check_entity(entity)
-        sender = check_principal(principal)
-        check_trace(trace)
-        check_reason(reason)
-        if key is not None:
-            check_key(key)
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, CREATE, principal))
         try:
-            check_new_entity(entity)
-        except UsageError:
-            if await self.entities.store.load(entity) is None:
-                raise
-        kernel = self._charts.for_new_entity(kind)
-        values = context_values(context)
-        with self._admission.admit():
-            receipt = await self.sender.create(
-                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
-            )
-            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+            kind = check_entity(entity)
+            sender = check_principal(principal)
+            check_trace(trace)
+            check_reason(reason)
+            if key is not None:
+                check_key(key)
+            try:
+                check_new_entity(entity)
+            except UsageError:
+                if await self.entities.store.load(entity) is None:
+                    raise
+            kernel = self._charts.for_new_entity(kind)
+            values = context_values(context)
+            with self._admission.admit():
+                receipt = await self.sender.create(
+                    entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
+                )
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome == "applied":
+            return receipt
+        await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
+        return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
 
     async def send(
         self,
@@ -110,12 +121,21 @@ class CallerRequests:
         reason: str | None = None,
     ) -> Receipt:
         """As `Runtime.send`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
-        with self._admission.admit():
-            receipt = await self.sender.send(entity, request)
-            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
+        if self._audit.throttled:
+            self._audit.check(Attempt(entity, event, principal))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+            with self._admission.admit():
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
+            raise
+        if receipt.outcome == "applied":
+            return receipt
+        await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
+        return await self._answer(request, receipt)
 
     async def submit(
         self,
@@ -131,13 +151,22 @@ class CallerRequests:
         reason: str | None,
     ) -> Receipt:
         """As `Runtime.submit`."""
-        request = self._request(
-            entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
-        )
-        named = replace(request.event, id=key.name, key=key.name)
-        with self._admission.admit():
-            request = replace(request, event=named, former_key=key.former)
-            return await self._answer(request, await self.sender.send(entity, request))
+        attempt = Attempt(entity, event, principal, trace, key.name, reason)
+        if self._audit.throttled:
+            self._audit.check(attempt)
+        try:
+            request = self._request(
+                entity, event, payload, None, principal, trace, expected, sent_ms, reason, entry_key=key.key
+            )
+            named = replace(request.event, id=key.name, key=key.name)
+            with self._admission.admit():
+                request = replace(request, event=named, former_key=key.former)
+                receipt = await self.sender.send(entity, request)
+        except InterlockError as error:
+            await self._audit.record_error(attempt, error)
+            raise
+        await self._audit.record_receipt(attempt, receipt)
+        return await self._answer(request, receipt)
 
     async def dry_run(
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None

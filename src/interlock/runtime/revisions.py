@@ -34,6 +34,7 @@ from interlock.evolve.labels import is_lower, is_within
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.codec import UNDECODABLE
 from interlock.model.document.document import Document
 from interlock.model.known_charts import remember_chart
 from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
@@ -45,7 +46,7 @@ from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.runtime.chart_registry import ChartRegistry, inline_kernels
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 _log = logging.getLogger("interlock.runtime")
 
@@ -84,12 +85,18 @@ class StoredRevision:
 
 @dataclass(slots=True)
 class KindPolicy:
-    """The roles and permits of a kind: the chart that has them, when that was checked, and authorizers by revision."""
+    """The roles and permits of a kind: the chart that has them, when that was checked, and policies by revision.
+
+    `newest` is the policy of that chart alone, for what is decided before an entity and its revision are known;
+    `is_restricted`: it refuses some senders then.
+    """
 
     chart: Chart | None
     digest: str
     checked_ms: int
-    authorizers: dict[str, Authorizer]
+    policies: dict[str, ChartPolicy]
+    newest: ChartPolicy | None
+    is_restricted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,21 +271,29 @@ class Revisions:
 
     # Permissions
 
-    async def authorizer(self, kernel: Kernel) -> Authorizer:
+    async def policy(self, kernel: Kernel) -> ChartPolicy:
         """Return the roles and permits for entities of a revision: those of the newest definition of its kind."""
-        policy = self.policies.get(kernel.chart.kind)
-        if policy is None or not 0 <= self._clock.now_ms() - policy.checked_ms < POLICY_AGE_MS_MAX:
+        if not self.is_policy_known(kernel.chart.kind):
             await self.check_policy(kernel.chart.kind)
-        return self.known_authorizer(kernel)
+        return self.known_policy(kernel)
 
-    def known_authorizer(self, kernel: Kernel) -> Authorizer:
+    def known_policy(self, kernel: Kernel) -> ChartPolicy:
         """Return the same, as it was when it was last checked."""
         chart = kernel.chart
-        policy = self.policies[chart.kind]
-        found = policy.authorizers.get(chart.revision)
+        known = self.policies.get(chart.kind)
+        if known is None:  # neither a chart of the process nor a definition of the store
+            return ChartPolicy(chart)
+        found = known.policies.get(chart.revision)
         if found is None:
-            found = policy.authorizers[chart.revision] = Authorizer(policy.chart or chart, chart)
+            found = known.policies[chart.revision] = ChartPolicy(known.chart or chart, chart)
         return found
+
+    async def newest_policy(self, kind: str) -> ChartPolicy | None:
+        """Return the roles and permits of the newest definition of a kind; None for a kind without one."""
+        if not self.is_policy_known(kind):
+            await self.check_policy(kind)
+        known = self.policies.get(kind)
+        return None if known is None else known.newest
 
     def is_policy_known(self, kind: str) -> bool:
         """Whether the roles and permits of a kind were checked recently."""
@@ -286,7 +301,10 @@ class Revisions:
         return policy is not None and 0 <= self._clock.now_ms() - policy.checked_ms < POLICY_AGE_MS_MAX
 
     async def check_policy(self, kind: str) -> None:
-        """Find the newest definition of a kind. While the store does not respond, what is known stays."""
+        """Find the newest definition of a kind. While the store does not respond, what is known stays.
+
+        Nothing is kept of a kind without a chart: callers could fill the memory with names.
+        """
         before = self.policies.get(kind)
         chart, digest = None if before is None else before.chart, "" if before is None else before.digest
         try:
@@ -297,9 +315,14 @@ class Revisions:
                 _log.warning("the newest definition cannot be read; older roles and permits stay in use", extra=facts)
             current = self.charts.current(kind)
             chart = chart or (None if current is None else current.chart)
-        same = before is not None and chart is before.chart
-        authorizers = before.authorizers if before is not None and same else {}
-        self.policies[kind] = KindPolicy(chart, digest, self._clock.now_ms(), authorizers)
+        if chart is None and not self.charts.revisions(kind):
+            return
+        if before is not None and chart is before.chart:
+            self.policies[kind] = replace(before, digest=digest, checked_ms=self._clock.now_ms())
+            return
+        newest = None if chart is None else ChartPolicy(chart)
+        is_restricted = newest is not None and newest.is_restricted
+        self.policies[kind] = KindPolicy(chart, digest, self._clock.now_ms(), {}, newest, is_restricted)
 
     async def _newest_policy(self, kind: str, digest: str, chart: Chart | None) -> tuple[Chart | None, str]:
         """Return the chart of the newest edition, and its digest: an own chart that is not saved, if not outdated."""
@@ -653,7 +676,7 @@ def _vocabulary(body: bytes) -> int:
     """Return the number of the vocabulary of a definition; 0 if there is none."""
     try:
         found = msgspec.json.decode(body)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return 0
     number = found.get("interlock") if isinstance(found, dict) else None
     return number if isinstance(number, int) else 0

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.chart import Chart
+from interlock.model.codec import UNDECODABLE
 from interlock.ports.clock import Clock
 from interlock.ports.definitions import Edition
 from interlock.ports.store import Store
@@ -95,7 +96,7 @@ def decode_rollout(kind: str, text: str) -> Rollout:
     """Return a rollout from its fact. Raises CorruptionError (`store.fact`)."""
     try:
         return _decode(text)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         message = f"the rollout of `{kind[:80]}` in the store is invalid: {error}"
         raise CorruptionError(message, code="store.fact") from error
 

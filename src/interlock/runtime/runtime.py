@@ -63,6 +63,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
+from interlock.trust.audit import AuditRecorder
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
@@ -100,7 +101,8 @@ class Runtime:
         self.gate = gate
         self.models = models
         self.drain_ms = DRAIN_MS
-        self.entities = Entities.open(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.audit = AuditRecorder(store.audit, clock)
+        self.entities = Entities.open(store, charts, clock, self.audit, messages=messages, upgrade=upgrade)
         self.revisions = self.entities.revisions
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
@@ -112,7 +114,7 @@ class Runtime:
         if store.wakeups is not None:
             self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
-        self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
+        self._close_callbacks: list[Callable[[], Awaitable[object]]] = [self.audit.close]
         self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
@@ -270,9 +272,9 @@ class Runtime:
 
     def _requests_on(self, store: JoinedStore, on_work: OnWork) -> CallerRequests:
         """Return the requests of one call on a transaction of the caller. They may be made in any thread."""
-        return CallerRequests(
-            self.entities.on_transaction(store, on_work), self._admission.of_any_thread(), self.models
-        )
+        assert self._join_calls is not None
+        joined = self.entities.on_transaction(store, on_work, self._join_calls.loop)
+        return CallerRequests(joined, self._admission.of_any_thread(), self.models)
 
     # Reading
 

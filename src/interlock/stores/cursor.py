@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from interlock.errors import UsageError
+from interlock.model.codec import UNDECODABLE
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A time that a database can compare with."""
@@ -22,7 +23,7 @@ def decode_cursor(text: str) -> tuple[int, str]:
     """Return the position that a cursor encodes. Raises UsageError (`cursor.malformed`) for an invalid one."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[Milliseconds, str])
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, *UNDECODABLE) as error:
         raise invalid_cursor() from error
 
 
@@ -41,5 +42,5 @@ def decode_field_cursor(text: str) -> tuple[str, bytes, str]:
     """Return the field and the position that a cursor encodes. Raises UsageError (`cursor.malformed`)."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[str, bytes, str])
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, *UNDECODABLE) as error:
         raise invalid_cursor() from error

@@ -14,13 +14,16 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.errors import ArchivedError, CompactedError, UnavailableError, UsageError
+from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.journal_feed import (
@@ -32,7 +35,6 @@ from interlock.ports.journal_feed import (
     read_numbered_cursor,
 )
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
-from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
@@ -106,8 +108,7 @@ class MemoryStore:
     leases = Itself[Leases]()
     clock_stamps = Itself[ClockStamps]()
     statistics = Itself[Statistics]()
-    refusal_log = Itself[RefusalLog]()
-    refusal_history = Itself[RefusalHistory]()
+    audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
     retention = Itself[Retention]()
     journal_feed = Itself[JournalFeed]()
@@ -128,7 +129,7 @@ class MemoryStore:
         self._definitions = DefinitionTable()
         self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
-        self.refusals: list[Refusal] = []
+        self._audit: list[AuditRecord] = []
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
 
@@ -239,17 +240,41 @@ class MemoryStore:
             snapshot.ended,
         )
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Record refusals."""
+    first_audit_head = first_head("")
+
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit."""
         await self._take_turns()
         with self._lock:
             self._check_open()
-            self._refuse(refusals)
+            self._append_audit(rows)
 
-    def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
-        self.refusals += refusals
-        for each in refusals:
-            self._statistics.count_refusal(each)
+    def _append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        for row in rows:
+            stored = self._entities.get(row.entity) if row.wants_states else None
+            if stored is not None:
+                row = replace(row, state_from=stored.snapshot.configuration)  # noqa: PLW2901 - the same row, completed
+            head = self._audit[-1].head if self._audit else first_head("")
+            self._audit.append(build_record(row, sequence=len(self._audit) + 1, previous=head))
+            self._statistics.count_refusal(row)
+
+    async def audit_before(
+        self, sequence: int | None, *, actor: str | None = None, limit: int = 50
+    ) -> tuple[AuditRecord, ...]:
+        """Rows of the audit before a number, newest first."""
+        with self._lock:
+            end = len(self._audit) if sequence is None else max(0, sequence - 1)
+            found = [each for each in self._audit[:end] if actor is None or each.actor == actor]
+        return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
+
+    async def audit_after(self, sequence: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Rows of the audit after a number, in order."""
+        with self._lock:
+            return tuple(self._audit[sequence : sequence + max(1, min(limit, PAGE_MAX))])
+
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+        """No rows: a store in memory has no earlier release."""
+        return ()
 
     # Statistics: computed from all entities; only rates and dwell times are recorded
 
@@ -293,19 +318,6 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             return self._statistics.last_seen(kind)
-
-    async def refusals_before(
-        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
-    ) -> tuple[RefusalRow, ...]:
-        """Refusals before a sequence number, newest first."""
-        end = len(self.refusals) if sequence is None else max(0, sequence - 1)
-        rows = (RefusalRow(number, each) for number, each in enumerate(self.refusals[:end], start=1))
-        found = [each for each in rows if principal is None or each.refusal.principal == principal]
-        return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
-
-    async def verify_refusals(self) -> RefusalVerification:
-        """Count the refusals. There is no chain to verify: no other process can write here."""
-        return RefusalVerification(len(self.refusals))
 
     async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
@@ -488,27 +500,27 @@ class MemoryStore:
         return await self._on_work(lambda work: work.list_work(query))
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Retry dead work from its first attempt."""
         return await self._acted(lambda work: work.requeue_dead_letter(entity, work_id, now_ms=now_ms), audit)
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Retry work that is not dead."""
         return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
         return await self._acted(lambda work: work.delete_work(entity, work_id), audit)
 
-    async def _acted(self, act: Callable[[WorkTable], bool], audit: Refusal | None) -> bool:
+    async def _acted(self, act: Callable[[WorkTable], bool], audit: AuditRow | None) -> bool:
         """Perform an operator's action and record who requested it, under one lock."""
         await self._take_turns()
         with self._lock:
             self._check_open()
             done = act(self._work)
             if done and audit is not None:
-                self._refuse((audit,))
+                self._append_audit((audit,))
             return done
 
     async def save_details(self, claim: Claim, error: Any) -> bool:

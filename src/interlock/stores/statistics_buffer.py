@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.refusals import Refusal
 from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind, seen_kind
 
 BUCKETS = len(DWELL_BOUNDS_MS) + 1
@@ -111,10 +111,11 @@ class StatisticsBuffer:
         """Count a step that lost its swap."""
         self._notes.append((kind, CONFLICTS, time_ms, (), (), "", None))
 
-    def count_refusal(self, refusal: Refusal) -> None:
-        """Count an attempt that changed nothing."""
-        kind = refusal.entity.partition("/")[0]
-        self._notes.append((kind, REFUSALS, refusal.time_ms, (), (), refusal.event, None))
+    def count_refusal(self, row: AuditRow) -> None:
+        """Count an attempt that changed nothing, or those that a row sums up."""
+        if not row.is_refusal:
+            return
+        self._notes += [(row.kind, REFUSALS, row.time_ms, (), (), row.event, None)] * row.count
         if len(self._notes) >= NOTES_MAX:
             self._sum()
 

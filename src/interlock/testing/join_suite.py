@@ -456,10 +456,10 @@ def _expect_error(error: type[InterlockError], call: Callable[[], object]) -> In
 
 
 def _refusals(subject: JoinSubject) -> list[tuple[str, str, str]]:
-    history = subject.observer.runtime.store.refusal_history
-    assert history is not None
-    rows = subject.observer.run(history.refusals_before(None))
-    return [(each.refusal.entity, each.refusal.event, each.refusal.outcome) for each in rows]
+    audit = subject.observer.runtime.store.audit
+    assert audit is not None
+    rows = [each.decode() for each in subject.observer.run(audit.audit_before(None))]
+    return [(each.entity, each.event, each.outcome) for each in rows]
 
 
 async def _counts(subject: JoinSubject) -> dict[str, int]:

@@ -56,7 +56,7 @@ from interlock.runtime.chart_registry import (
     unknown_kind,
 )
 from interlock.testing.purity import PurityCheck
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that keep answering each other would never end."""
@@ -148,7 +148,7 @@ class Simulation:
         self._paused: dict[str, int] = {}
         self._order = 0
         self._inline: dict[int, dict[str, Kernel]] = {}
-        self._authorizers: dict[int, Authorizer] = {}
+        self._policies: dict[int, ChartPolicy] = {}
         self._steps = 0
 
     def _kernel_of(self, given: Kernel | BoundChart) -> Kernel:
@@ -394,9 +394,9 @@ class Simulation:
     def _refusal(self, entity: str, event: Event) -> str | None:
         """Return why the principal of an event may not send it; None when it may."""
         kernel = self._kernels[entity]
-        policy = self._authorizers.get(id(kernel))
+        policy = self._policies.get(id(kernel))
         if policy is None:
-            policy = self._authorizers[id(kernel)] = Authorizer(kernel.chart)
+            policy = self._policies[id(kernel)] = ChartPolicy(kernel.chart)
         return policy.role_refusal(event) or policy.permit_refusal(event, self.snapshots[entity])
 
     def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:

@@ -16,6 +16,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
+from tests.support.audit import audit_rows
 from tests.support.postgres_server import store_or_skip
 from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, kernel, runtime
 
@@ -100,7 +101,7 @@ async def test_a_step_is_too_large_only_on_a_fresh_snapshot() -> None:
     receipt = await mine.send("heap/1", "copied")
 
     assert ("applied", 6) == (receipt.outcome, receipt.version)
-    assert [] == store.refusals
+    assert [] == await audit_rows(store)
 
 
 async def test_a_step_that_is_too_large_is_recorded_as_a_refusal() -> None:
@@ -111,10 +112,10 @@ async def test_a_step_that_is_too_large_is_recorded_as_a_refusal() -> None:
         await heaps.send("heap/1", "grown", LARGE)
     with pytest.raises(RejectedError):
         await heaps.send("heap/1", "copied", principal={"id": "ada"}, trace="t")
-    (refusal,) = store.refusals
+    (refusal,) = await audit_rows(store)
 
     assert ("heap/1", "copied", "rejected", "snapshot.size", 1_000, "ada", "t") == (
-        refusal.entity, refusal.event, refusal.outcome, refusal.reason, refusal.time_ms, refusal.principal,
+        refusal.entity, refusal.event, refusal.outcome, refusal.reason, refusal.time_ms, refusal.actor,
         refusal.trace,
     )  # fmt: skip
 
@@ -143,9 +144,9 @@ async def test_a_refused_creation_is_recorded_as_a_refusal(context: dict[str, An
         await doors.create("door/1", context, key="other")
 
     assert [("door/1", "_create", "rejected", raised.value.code)] * 2 == [
-        (each.entity, each.event, each.outcome, each.reason) for each in store.refusals
+        (each.entity, each.event, each.outcome, each.reason) for each in await audit_rows(store)
     ]
-    assert ["ada", None] == [each.principal for each in store.refusals]
+    assert ["ada", None] == [each.actor for each in await audit_rows(store)]
 
 
 async def test_an_existing_child_is_a_duplicate_even_if_it_would_be_refused_now() -> None:
@@ -157,7 +158,7 @@ async def test_an_existing_child_is_a_duplicate_even_if_it_would_be_refused_now(
     with pytest.raises(RejectedError):
         await doors.sender.create("door/2", kernel(STRICT_DOOR), {"openings": 9}, parent=parent)
 
-    assert ("applied", "duplicate", []) == (first.outcome, again.outcome, store.refusals)
+    assert ("applied", "duplicate", []) == (first.outcome, again.outcome, await audit_rows(store))
 
 
 # One key, two events
@@ -267,7 +268,7 @@ async def test_roles_are_checked_before_the_expected_version() -> None:
             assert ("denied", "roles") == (receipt.outcome, receipt.reason)
 
     assert [("order/1", "denied", "roles", "eve")] * 6 == [
-        (each.entity, each.outcome, each.reason, each.principal) for each in store.refusals
+        (each.entity, each.outcome, each.reason, each.actor) for each in await audit_rows(store)
     ]
 
 

@@ -135,6 +135,22 @@ async def test_entities_that_an_old_worker_creates_behind_the_walk_are_moved_by_
     assert {2} == set((await versions(newer)).values())
 
 
+async def test_a_migration_ends_while_an_older_process_still_creates_entities(process: Process) -> None:
+    clock = StillClock()
+    older, newer = process(OLD, clock=clock), process(NEW, clock=clock)
+    await fill_open(older, 3)
+    migration, created = Migration(newer, "ticket"), 0
+    async for _ in migration.apply():
+        created += 1
+        assert created < 100
+        clock.time_ms += 1
+        await older.create(f"ticket/1{created:03}")
+    report = migration.report()
+
+    assert created >= report.new > 0
+    assert (3 + created, 0) == (report.moved + list((await versions(newer)).values()).count(1), report.stays)
+
+
 async def test_no_event_of_a_client_is_lost_beside_a_migration(process: Process) -> None:
     older, newer = process(OLD), process(NEW)
     await fill_open(older, 20)

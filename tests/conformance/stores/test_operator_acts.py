@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.operate.dead_letters import WorkOperations
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Store
 from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
+from tests.support.audit import audit_rows
 from tests.support.postgres_server import store_or_skip
 
 CHARGE = WorkId("effect", 2, 0)
 ENTITY = "parcel/1"
 STORES = ("memory", "sqlite", "postgres", "file")
-ROW = Refusal(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, "ada")
+ROW = AuditRow(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, actor="ada", actor_kind="user")
 
 
 def address(name: str, folder: Path) -> str:
@@ -46,14 +46,9 @@ async def failed(store: Store, *, dies: bool = True) -> Claim:
     return claim
 
 
-async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
-    """The events and principals that the store keeps."""
-    if store.refusal_history is not None:
-        found = await store.refusal_history.refusals_before(None)
-        return [(each.refusal.event, each.refusal.principal) for each in found]
-    log = folder / "store" / "refusals.log"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    return [(each["event"], each["principal"]) for each in map(json.loads, lines)]
+async def recorded(store: Store) -> list[tuple[str, str | None]]:
+    """The events and actors in the audit of the store."""
+    return [(each.event, each.actor) for each in await audit_rows(store)]
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -75,7 +70,7 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
                 again = Settlement(found, "again", 9, {"code": "no"}, without_failure=True)
                 done.append(await store.work.requeue(again, now_ms=9, audit=ROW))
         rows = (await store.work.list_work(WorkQuery(entity=ENTITY))).rows
-        rows_kept = await recorded(store, tmp_path)
+        rows_kept = await recorded(store)
     finally:
         await store.close()
 
@@ -94,7 +89,7 @@ async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name:
             await store.work.requeue_dead_letter(ENTITY, CHARGE, now_ms=9),
             await store.work.delete_work(ENTITY, CHARGE),
         )
-        rows = await recorded(store, tmp_path)
+        rows = await recorded(store)
     finally:
         await store.close()
 
@@ -105,7 +100,7 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
     store = await open_store_url(address("file", tmp_path))
     try:
         await failed(store)
-        (tmp_path / "store" / "refusals.log").mkdir()
+        (tmp_path / "store" / "audit").write_text("no folder")
         assert store.work is not None
         assert store.work is not None
         with pytest.raises(UnavailableError) as caught:
@@ -114,22 +109,7 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
     finally:
         await store.close()
 
-    assert ("store.record", 1) == (caught.value.code, len(rows))
-
-
-async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> None:
-    store = await open_store_url(address("file", tmp_path))
-    log = tmp_path / "store" / "refusals.log"
-    try:
-        await failed(store)
-        log.write_bytes(b'{"entity":"parc')
-        assert store.work is not None
-        await store.work.delete_work(ENTITY, CHARGE, audit=ROW)
-    finally:
-        await store.close()
-    torn, whole = log.read_text(encoding="utf-8").splitlines()
-
-    assert ('{"entity":"parc', "ada") == (torn, json.loads(whole)["principal"])
+    assert ("store.write", 1) == (caught.value.code, len(rows))
 
 
 async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -> None:
@@ -147,7 +127,7 @@ async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -
     try:
         assert store.work is not None
         claims = await store.work.claim("effect", ("charge",), owner="w", now_ms=1_000, until_ms=2_000, limit=1)
-        rows = await recorded(store, tmp_path)
+        rows = await recorded(store)
     finally:
         await store.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,9 @@ import pytest
 
 from interlock.ports.work import WorkQuery
 from interlock.stores.registry import open_store as open_store_url
+from interlock.trust.audit_chain import verify_chain
 from tests.crash.kills import operator_acts
+from tests.support.audit import audit_rows
 from tests.support.postgres_server import store_or_skip
 
 SCRIPT = Path(operator_acts.__file__)
@@ -31,20 +32,17 @@ def killed(address: str, act: str) -> int:
     return kills
 
 
-async def left(address: str, act: str, folder: Path) -> list[tuple[bool, bool]]:
+async def left(address: str, act: str) -> list[tuple[bool, bool]]:
     """Return, for each operator in turn, whether the act was done and whether it is recorded."""
     store = await open_store_url(address)
     try:
         assert store.work is not None
         rows = {each.entity: each for each in (await store.work.list_work(WorkQuery(limit=500))).rows}
-        if store.refusal_history is not None:
-            assert (await store.refusal_history.verify_refusals()).broken is None
-            found = await store.refusal_history.refusals_before(None, limit=500)
-            recorded = {each.refusal.entity: each.refusal.event for each in found}
-            assert {"ada"} == {each.refusal.principal for each in found}
-        else:
-            lines = (folder / "store" / "refusals.log").read_text(encoding="utf-8").splitlines()
-            recorded = {each["entity"]: each["event"] for each in map(json.loads, lines)}
+        assert store.audit is not None
+        assert (await verify_chain(store.audit)).broken is None
+        found = await audit_rows(store)
+        recorded = {each.entity: each.event for each in found}
+        assert {"ada"} == {each.actor for each in found}
     finally:
         await store.close()
     seen = []
@@ -73,7 +71,7 @@ async def test_no_act_of_an_operator_goes_unrecorded(tmp_path: Path, kind: str, 
     addresses = {"sqlite": f"sqlite:///{tmp_path}/store.db", "file": f"file://{tmp_path}/store"}
     address = store_or_skip() if kind == "postgres" else addresses[kind]
     kills = killed(address, act)
-    seen = (await left(address, act, tmp_path))[: kills + 1]
+    seen = (await left(address, act))[: kills + 1]
 
     assert kills >= 3
     assert (True, True) == seen[-1]

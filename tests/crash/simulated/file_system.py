@@ -389,6 +389,10 @@ class Simulated:
         self.world.nodes[self._opened[directory]] = Directory(found.cache, found.cache, ())
 
     @call
+    def protect(self, file: int) -> None:
+        self._file(file)
+
+    @call
     def drop_cache(self, file: int) -> None:
         found = self._file(file)
         self.world.nodes[self._opened[file]] = File(settled(found), found.disk, found.pending)

@@ -115,7 +115,7 @@ def test_a_child_is_refused_a_store_in_memory(children: list[Child]) -> None:
     asyncio.run(store.append(step(1, "k1")))
 
     def child(line: Line) -> None:
-        for use in (store.append(step(2, "k2")), store.load(ENTITY), store.kinds(), store.record_refusals(())):
+        for use in (store.append(step(2, "k2")), store.load(ENTITY), store.kinds(), store.append_audit(())):
             with pytest.raises(UsageError) as caught:
                 asyncio.run(use)
             line.send(caught.value.code)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import InterlockError, UsageError
-from interlock.ports.refusals import Refusal
+from interlock.model.audit import AuditRow
 from interlock.stores.sqlite import files
 from interlock.stores.sqlite.connection import open_reader, open_writer
 from interlock.stores.sqlite.files import CALLS
@@ -280,7 +280,7 @@ def test_a_forked_child_must_open_its_own_store(tmp_path: Path) -> None:
     sample = SampleEntity("parcel/1")
     store = SqliteStore(tmp_path / "x.db")
     asyncio.run(append_all(store, sample.create()))
-    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
+    row = AuditRow("parcel/1", "a", "denied", "no", 1)
 
     async def errors() -> list[str]:
         codes = []
@@ -288,7 +288,7 @@ def test_a_forked_child_must_open_its_own_store(tmp_path: Path) -> None:
             store.append(sample.step(key="k")),
             store.load("parcel/1"),
             store.kinds(),
-            store.record_refusals((refusal,)),
+            store.append_audit((row,)),
         ):
             try:
                 await each

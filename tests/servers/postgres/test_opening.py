@@ -19,12 +19,11 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.model.audit import AuditRow
 from interlock.model.journal.record import decode_record
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Appended, Conflict, EntityQuery
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.stores.sql.refusals import QUEUE_MAX as REFUSALS_MAX
 from interlock.stores.sql.schema import migrations
 from interlock.testing.store_suite.samples import SampleEntity, kernel
 from interlock.testing.store_suite.subject import append_all, journal, list_all, snapshot
@@ -118,11 +117,11 @@ async def test_a_user_that_may_only_write_rows_can_use_the_store() -> None:
         asked(url, statement)
     store = await open_store(f"postgresql://{name}:guest@" + url.rpartition("@")[2])
     await _some(store)
-    await store.record_refusals((Refusal("parcel/1", "noted", "denied", "roles", 1, "ada"),))
+    await store.append_audit((AuditRow("parcel/1", "noted", "denied", "roles", 1, actor="ada"),))
     await store.close()
 
     assert [(3, 1)] == asked(
-        url, "SELECT (SELECT count(*) FROM interlock.journal), (SELECT count(*) FROM interlock.audit_refusal)"
+        url, "SELECT (SELECT count(*) FROM interlock.journal), (SELECT count(*) FROM interlock.audit)"
     )
 
 
@@ -273,37 +272,30 @@ async def test_counts_follow_a_change_of_revision(store: PostgresStore, url: str
     assert {("2.0.0", "moving"): 1, ("2.0.0", "moving.road"): 1} == await _counts(url)
 
 
-async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore, url: str) -> None:
-    """Each row's hash continues the one before; what does not fit becomes a number."""
-    from hashlib import blake2b
-
-    from interlock.model.journal.record import chain_start
-
-    many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(REFUSALS_MAX + 7))
-    await store.record_refusals(many)
-    await store.database.connections().refusals.drain()
-    await store.record_refusals((Refusal("parcel/2", "noted", "denied", "roles", 1, None),))
-    await store.close()
-    rows = asked(url, "SELECT body, head FROM audit_refusal ORDER BY sequence")
-    head = chain_start("audit_refusal")
-    for body, kept_head in rows:
-        head = blake2b(head.encode() + body, digest_size=16).hexdigest()
-        assert head == kept_head
-
-    assert REFUSALS_MAX + 2 == len(rows)
-    assert b"7 more" in rows[REFUSALS_MAX][0]
-
-
-async def test_a_refusal_that_cannot_be_written_takes_no_other_with_it(store: PostgresStore, url: str) -> None:
-    good = Refusal("parcel/1", "noted", "denied", "roles", 1, "ada")
-    await store.record_refusals((good, replace(good, time_ms=2**70), good))
-    await store.database.connections().refusals.drain()
-    await store.record_refusals((good,))
+async def test_a_row_that_cannot_be_written_takes_no_other_with_it(store: PostgresStore, url: str) -> None:
+    good = AuditRow("parcel/1", "noted", "denied", "roles", 1, actor="ada")
+    found = await asyncio.gather(
+        *(store.append_audit((each,)) for each in (good, replace(good, time_ms=2**70), good)), return_exceptions=True
+    )
     await store.close()
 
-    assert [(3,), (1,)] == asked(
-        url, "SELECT count(*) FROM audit_refusal GROUP BY kind ORDER BY kind DESC"
-    )  # fmt: skip
+    assert [True, False, True] == [each is None for each in found]
+    assert [(1,), (2,)] == asked(url, "SELECT sequence FROM audit ORDER BY sequence")
+
+
+async def test_rows_of_the_audit_are_never_changed_or_deleted(store: PostgresStore, url: str) -> None:
+    """Not by the owner of the table, either; but a gate lets retention delete a range."""
+    rows = tuple(AuditRow("parcel/1", "noted", "denied", "roles", each, actor="ada") for each in range(4))
+    await store.append_audit(rows)
+    for statement in ("UPDATE audit SET time_ms = 0", "DELETE FROM audit WHERE sequence = 3", "TRUNCATE audit"):
+        with pytest.raises(asyncpg.RestrictViolationError):
+            asked(url, statement)
+    asked(url, "INSERT INTO audit_gate VALUES (1, '', 3)")
+    asked(url, "DELETE FROM audit WHERE sequence < 3")
+    with pytest.raises(asyncpg.RestrictViolationError):
+        asked(url, "DELETE FROM audit WHERE sequence = 3")
+
+    assert [(3,), (4,)] == asked(url, "SELECT sequence FROM audit ORDER BY sequence")
 
 
 async def test_a_released_journal_names_its_archive(store: PostgresStore) -> None:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
+from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.refusals import Refusal, RefusalVerification
 from interlock.ports.statistics import DAY_MS, DWELL_DAYS, MINUTE_MS, OTHER_NAMES, DwellTimes, LastSeen, MinuteRates
 from interlock.ports.store import Conflict, Store
 from interlock.stores.memory import MemoryStore
@@ -25,6 +25,7 @@ from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.statistics_buffer import StatisticsBuffer
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
+from interlock.trust.audit_chain import verify_chain
 from tests.servers.postgres.work import raw
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
@@ -46,9 +47,9 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     await opened.close()
 
 
-def refusal(number: int, principal: str | None = "ada") -> Refusal:
+def refusal(number: int, actor: str | None = "ada") -> AuditRow:
     """An attempt that changed nothing."""
-    return Refusal("parcel/1", f"event{number}", "rejected", "unhandled", NOON_MS, principal)
+    return AuditRow("parcel/1", f"event{number}", "rejected", "unhandled", NOON_MS, actor=actor)
 
 
 async def lived(store: Store) -> None:
@@ -78,7 +79,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
     for each in (memory, store):
         assert each.statistics is not None
         await lived(each)
-        await each.record_refusals((refusal(1), refusal(2)))
+        await each.append_audit((refusal(1), refusal(2)))
         await until_written(each)
         answers.append(
             (
@@ -131,8 +132,8 @@ async def test_what_was_seen_is_what_memory_has_seen(store: PostgresStore) -> No
     memory = MemoryStore()
     for each in (memory, store):
         await lived(each)
-        assert each.refusal_log is not None
-        await each.refusal_log.record_refusals((refusal(1), refusal(1), refusal(2)))
+        assert each.audit is not None
+        await each.audit.append_audit((refusal(1), refusal(1), refusal(2)))
     await until_written(store)
     found = await memory.last_seen("parcel")
 
@@ -192,59 +193,44 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
     assert (DwellTimes("packed", (1, *[0] * 11)),) == dwell
 
 
-async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None:
-    assert store.refusal_history is not None
-    await store.record_refusals(tuple(refusal(each, "ada" if each % 2 else "bob") for each in range(6)))
-    await store.database.connections().refusals.drain()
-    first = await store.refusals_before(None, limit=2)
-    second = await store.refusals_before(first[-1].sequence, limit=3)
-    adas = await store.refusals_before(None, principal="ada")
-
-    assert ["event5", "event4"] == [each.refusal.event for each in first]
-    assert ["event3", "event2", "event1"] == [each.refusal.event for each in second]
-    assert ["event5", "event3", "event1"] == [each.refusal.event for each in adas]
-
-
 async def test_tenants_see_their_own(url: str) -> None:
     one, two = await open_store(f"{url}&tenant=one"), await open_store(f"{url}&tenant=two")
     await append_all(one, SampleEntity("parcel/1", time_ms=NOON_MS).create())
     for each in (one, two):
-        await each.record_refusals((refusal(1),))
-        await each.database.connections().refusals.drain()
+        await each.append_audit((refusal(1),))
         await until_written(each)
-    found = [(len(await each.count_states("parcel")), len(await each.refusals_before(None))) for each in (one, two)]
+    found = [(len(await each.count_states("parcel")), len(await each.audit_before(None))) for each in (one, two)]
     rates = [await each.minute_rates("parcel", since_ms=0) for each in (one, two)]
-    proof = await two.verify_refusals()
+    proof = await verify_chain(two)
     await one.close()
     await two.close()
 
     assert [(1, 1), (0, 1)] == found
     assert [(MinuteRates(NOON_MS, 1, 0, 1),), (MinuteRates(NOON_MS, 0, 0, 1),)] == rates
-    assert RefusalVerification(2) == proof
+    assert (1, None) == (proof.linked, proof.broken)
 
 
 @pytest.mark.parametrize(
     ("damage", "linked"),
     [
-        ("UPDATE audit_refusal SET body = replace(encode(body, 'escape'), 'event2', 'event9')::bytea", 2),
-        ("DELETE FROM audit_refusal WHERE body::text LIKE '%' || encode('event2', 'hex') || '%'", 2),
-        (
-            "UPDATE audit_refusal SET head = '0' WHERE sequence = (SELECT max(sequence) FROM audit_refusal)",
-            4,
-        ),
+        ("UPDATE audit SET body = replace(encode(body, 'escape'), 'event2', 'event9')::bytea", 2),
+        ("UPDATE audit SET actor = 'eve' WHERE sequence = 3", 2),
+        ("DELETE FROM audit WHERE sequence = 3", 2),
+        ("UPDATE audit SET head = '0' WHERE sequence = 5", 4),
     ],
-    ids=["changed", "taken out", "another hash"],
+    ids=["changed", "another actor", "taken out", "another hash"],
 )
 async def test_a_chain_of_refusals_shows_where_it_is_broken(
     store: PostgresStore, url: str, damage: str, linked: int
 ) -> None:
-    await store.record_refusals(tuple(refusal(each) for each in range(5)))
-    await store.database.connections().refusals.drain()
-    whole = await store.verify_refusals()
-    asked(url, damage)
-    ((broken,),) = asked(url, f"SELECT sequence FROM audit_refusal ORDER BY sequence LIMIT 1 OFFSET {linked}")
+    await store.append_audit(tuple(refusal(each) for each in range(5)))
+    whole = await verify_chain(store)
+    for statement in ("ALTER TABLE audit DISABLE TRIGGER USER", damage, "ALTER TABLE audit ENABLE TRIGGER USER"):
+        asked(url, statement)
+    found = await verify_chain(store)
 
-    assert (RefusalVerification(5), RefusalVerification(linked, broken)) == (whole, await store.verify_refusals())
+    assert (5, None) == (whole.linked, whole.broken)
+    assert (linked, linked + 1) == (found.linked, found.broken)
 
 
 FILLED = """
@@ -252,17 +238,17 @@ FILLED = """
     INSERT INTO kind_minute SELECT '', 'k' || n % 7, n, 1, 0, 0 FROM generate_series(1, 3000) AS n;
     INSERT INTO state_dwell SELECT '', 'k' || n % 7, n, 's', 1, 1 FROM generate_series(1, 3000) AS n;
     INSERT INTO seen SELECT '', 'k' || n % 7, 'event', n::text, 1, 1, 1 FROM generate_series(1, 3000) AS n;
-    INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
-      SELECT 't' || n % 3, 'k', '1', 'p' || n % 9, n, 'x', 'x' FROM generate_series(1, 3000) AS n;
-    ANALYZE entity_state, kind_minute, state_dwell, seen, audit_refusal"""
+    INSERT INTO audit (tenant, sequence, actor, time_ms, body, head, former)
+      SELECT 't' || n % 3, n, 'p' || n % 9, n, 'x', 'x', nullif(n % 2 * n, 0) FROM generate_series(1, 3000) AS n;
+    ANALYZE entity_state, kind_minute, state_dwell, seen, audit"""
 
 
 @pytest.mark.parametrize("filled", [False, True])
 async def test_no_page_scans_a_table(store: PostgresStore, url: str, filled: bool) -> None:
     counters = ("counts", "dwell", "rates", "count_overdue", "delete_dwell", "delete_minutes")
     names = (*counters, "last_seen", "seen_names", "delete_seen")
-    refusals = ("refusals", "refusals_by_principal", "refusal_chain")
-    statements = {name: getattr(STATEMENTS, name) for name in (*names, *refusals)}
+    rows = ("last_audit", "audit_before", "audit_of_actor_before", "audit_after", "former_audit_after")
+    statements = {name: getattr(STATEMENTS, name) for name in (*names, *rows)}
     async with raw(url, **SETTINGS, plan_cache_mode="force_generic_plan") as connection:
         for statement in FILLED.split(";") if filled else ():
             await connection.execute(statement)
@@ -274,4 +260,4 @@ async def test_no_page_scans_a_table(store: PostgresStore, url: str, filled: boo
 
             assert [] == re.findall(r"Seq Scan.*|Bitmap.*", plan), plan
             assert "Index Cond" in plan, plan
-            assert name not in refusals or "Sort" not in plan, plan
+            assert name not in rows or "Sort" not in plan, plan

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from interlock.cli.main import COMMANDS
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
+from interlock.model.audit import AuditRow
 from interlock.model.effect import Effect
 from interlock.model.journal.work import Work, WorkDelta, WorkId
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append
 from interlock.ports.work import Settlement
 from interlock.stores.sqlite.store import open_store
@@ -107,7 +107,8 @@ async def fill() -> None:
         error = {"code": HOSTILE, "message": HOSTILE, "type": HOSTILE}
         await store.settle((Settlement(claims[0], "dead", error=error),), now_ms=2)
         await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=2**50, limit=1)
-        await store.record_refusals((Refusal(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, HOSTILE),))
+        row = AuditRow(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, actor=HOSTILE, trace=HOSTILE)
+        await store.append_audit((row,))
     finally:
         await store.close()
 

@@ -11,10 +11,10 @@ import pytest
 
 from interlock.effects.lanes import LaneWorker, RunningWork, StopReport
 from interlock.errors import InternalError, RejectedError, UnavailableError
+from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
@@ -68,16 +68,16 @@ class TableStore:
         return self.table.save_details(claim, error)
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """No lane asks for it."""
         raise NotImplementedError
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """No lane asks for it."""
         raise NotImplementedError
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """No lane asks for it."""
         raise NotImplementedError
 

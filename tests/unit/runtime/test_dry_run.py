@@ -10,6 +10,7 @@ import pytest
 from interlock.errors import UsageError
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.stores.memory import TURN_CALLS, MemoryStore
+from tests.support.audit import audit_rows
 from tests.unit.runtime.scene import Patient, StillClock, runtime
 
 PAYMENTS = {"id": "bank", "roles": ["payments"]}
@@ -21,7 +22,7 @@ async def test_a_dry_run_answers_as_send_would_and_writes_nothing() -> None:
     await doors.create("door/1")
     for event in ("opened", "locked", "closed", "unlocked"):
         rehearsed = await doors.dry_run("door/1", event)
-        assert (1, []) == (len(await store.read("door/1")), store.refusals)
+        assert (1, []) == (len(await store.read("door/1")), await audit_rows(store))
         sent = await runtime(store=await _copy()).send("door/1", event)
 
         assert (rehearsed.outcome, rehearsed.reason, rehearsed.failed_guards) == (

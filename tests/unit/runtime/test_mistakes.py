@@ -19,6 +19,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.limits import EXPLANATION_LENGTH_MAX
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
+from tests.support.audit import audit_rows
 from tests.unit.runtime.scene import runtime
 
 PARCEL = """
@@ -163,7 +164,7 @@ async def test_a_mistake_is_recorded_like_any_other_refusal() -> None:
     await raised(parcel.send("parcel/1", "packed", {"boxes": 1}))
 
     assert [("pakced", "rejected", "event.unknown"), ("packed", "rejected", "payload")] == [
-        (each.event, each.outcome, each.reason) for each in store.refusals
+        (each.event, each.outcome, each.reason) for each in await audit_rows(store)
     ]
 
 

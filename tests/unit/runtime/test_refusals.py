@@ -18,6 +18,7 @@ from interlock.ports.definitions import Edition
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
+from tests.support.audit import audit_rows
 from tests.unit.runtime.scene import StillClock, runtime
 
 PAYMENTS = {"id": "till", "roles": ["payments"]}
@@ -42,12 +43,12 @@ async def test_refusals_are_recorded_apart_from_journals() -> None:
     await doors.create("door/1")
     await doors.send("door/1", "unlocked", principal={"id": 7}, trace="t")
     await doors.send("door/1", "unlocked")
-    named, nobody = store.refusals
+    named, nobody = await audit_rows(store)
 
     assert ("door/1", "unlocked", "rejected", 1_000, "7", "t") == (
-        named.entity, named.event, named.outcome, named.time_ms, named.principal, named.trace
+        named.entity, named.event, named.outcome, named.time_ms, named.actor, named.trace
     )  # fmt: skip
-    assert nobody.principal is None
+    assert (None, "system") == (nobody.actor, nobody.actor_kind)
 
 
 async def test_a_sender_without_the_role_is_denied() -> None:

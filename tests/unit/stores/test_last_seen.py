@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.refusals import Refusal
 from interlock.ports.statistics import DAY_MS, OTHER_NAMES
 from interlock.ports.store import Store
 from interlock.runtime.runtime import Runtime
@@ -178,7 +178,7 @@ def test_names_that_senders_invent_do_not_fill_the_store(tmp_path: Path) -> None
         ring(buffers[1], 0, f"x{number}")
     for number in range(SEEN_NAMES_MAX + 50):
         ring(buffers[2], 1, f"y{number}")
-    buffers[2].count_refusal(Refusal("bell/1", "ring", "rejected", "guard", START_MS))
+    buffers[2].count_refusal(AuditRow("bell/1", "ring", "rejected", "guard", START_MS))
     found = written(tmp_path / "bells.db", *buffers)
 
     events = {name: each for (what, name), each in found.items() if what == "event"}

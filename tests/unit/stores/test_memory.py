@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import UsageError
-from interlock.ports.refusals import Refusal
 from interlock.stores.memory import open_store
 
 
@@ -14,12 +13,3 @@ def test_memory_has_no_places() -> None:
     assert open_store("memory:") is not open_store("memory:")
     with pytest.raises(UsageError):
         open_store("memory:orders")
-
-
-async def test_refusals_can_be_looked_at() -> None:
-    """A test asks the store what was refused."""
-    store = open_store("memory:")
-    refusal = Refusal("parcel/1", "noted", "denied", "roles", 1)
-    await store.record_refusals((refusal,))
-
-    assert [refusal] == store.refusals

@@ -10,7 +10,6 @@ import pytest
 
 import interlock
 from interlock.model.event import Event
-from interlock.ports.refusals import RefusalHistory, RefusalRow
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, DwellTimes, MinuteRates
 from interlock.runtime.runtime import Runtime
 from interlock.stores import memory
@@ -19,6 +18,7 @@ from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
+from interlock.trust.audit_chain import verify_chain
 from tests.support.eventually import eventually
 
 CHART = """
@@ -169,31 +169,29 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
         for who in ("eve", "bob", "eve"):
             await runtime.create(f"lamp/{who}", key=f"k{who}")
             await be_refused(runtime, f"lamp/{who}", who)
-        store: Any = runtime.store
-        assert store.refusal_history is not None
-
-        async def refused(store: RefusalHistory = store) -> tuple[RefusalRow, ...] | None:
-            rows = await store.refusals_before(None)
-            return rows if len(rows) == 3 else None
-
-        found = await eventually(refused)
-        mine = await store.refusals_before(None, principal="eve")
-        older = await store.refusals_before(3, limit=1)
-        proof = await store.verify_refusals()
+        log = runtime.store.audit
+        assert log is not None
+        found = await log.audit_before(None)
+        mine = await log.audit_before(None, actor="eve")
+        older = await log.audit_before(3, limit=1)
+        proof = await verify_chain(log)
 
     assert [3, 2, 1] == [each.sequence for each in found]
     assert [3, 1] == [each.sequence for each in mine]
-    assert [("bob", "rejected")] == [(each.refusal.principal, each.refusal.outcome) for each in older]
+    assert [("bob", "rejected")] == [(each.actor, each.decode().outcome) for each in older]
     assert (3, None) == (proof.linked, proof.broken)
 
 
 @pytest.mark.parametrize(
     ("damage", "broken"),
     [
-        ("UPDATE audit_refusal SET body = CAST(replace(body, 'eve', 'bob') AS BLOB) WHERE sequence = 2", 2),
-        ("DELETE FROM audit_refusal WHERE sequence = 2", 2),
-        ("UPDATE audit_refusal SET head = 'x' WHERE sequence = 3", 3),
-        ("DELETE FROM audit_refusal WHERE sequence = 1", 1),
+        ("UPDATE audit SET body = CAST(replace(body, 'eve', 'bob') AS BLOB) WHERE sequence = 2", 2),
+        ("UPDATE audit SET actor = 'bob' WHERE sequence = 2", 2),
+        ("UPDATE audit SET time_ms = time_ms + 1 WHERE sequence = 3", 3),
+        ("UPDATE audit SET former = 1 WHERE sequence = 1", 1),
+        ("DELETE FROM audit WHERE sequence = 2", 2),
+        ("UPDATE audit SET head = 'x' WHERE sequence = 3", 3),
+        ("DELETE FROM audit WHERE sequence = 1", 1),
     ],
 )
 async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, damage: str, broken: int) -> None:
@@ -204,12 +202,14 @@ async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, 
         for _ in range(3):
             await be_refused(runtime, "lamp/a", "eve")
     hand = sqlite3.connect(tmp_path / "lamps.db")
+    for trigger in ("audit_no_update", "audit_no_delete"):
+        hand.execute(f"DROP TRIGGER {trigger}")
     hand.execute(damage)
     hand.commit()
     hand.close()
     async with lamps(url, VirtualClock(START_MS)) as runtime:
-        store: Any = runtime.store
-        proof = await store.verify_refusals()
+        assert runtime.store.audit is not None
+        proof = await verify_chain(runtime.store.audit)
 
     assert (broken - 1, broken) == (proof.linked, proof.broken)
 

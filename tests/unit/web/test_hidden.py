@@ -28,6 +28,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
+from tests.support.audit import audit_rows
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, make_user, open_console, order
 
@@ -108,10 +109,10 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
             await jobs_over_it(client)
             await report_on_it(client)
         clock.time_ms = BEGAN_MS + 120_000
-        refusals, count = client.runtime.store.refusals_before, 6 if hidden else 2  # type: ignore[attr-defined]  # its own
+        store, count = client.runtime.store, 6 if hidden else 2
 
         async def are_written() -> bool:
-            return len((await refusals(None)) or ()) >= count
+            return len(await audit_rows(store)) >= count
 
         await eventually(are_written)
         yield client

@@ -248,7 +248,7 @@ def can(
             now = await runtime.state(entity)
             snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
             kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
-            policy = await runtime.revisions.authorizer(kernel)
+            policy = await runtime.revisions.policy(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
             found = acceptances(kernel, snapshot, sender or {"roles": sorted(roles)}, policy)
             return now, await runtime.revisions.label(now.kind, now.revision), found, preview

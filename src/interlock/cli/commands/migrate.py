@@ -349,6 +349,10 @@ def _print_report(terminal: Terminal, report: MigrationReport, *, verb: str, as_
             terminal.report((f"unreadable  {each}", "red"))
         if report.overdue:
             terminal.report(f"{count_text(report.overdue, 'timer is', 'timers are')} overdue by the move")
+        if report.new:
+            created = count_text(report.new, "entity was", "entities were")
+            terminal.message((f"{created} created on an older revision meanwhile, and moved", "yellow"))
+            terminal.message(("deploy the new chart to all processes, then migrate once more", "dim"))
         others = f"{report.newest:,} were on {report.revision}"
         if verb == "returned":
             others = f"{report.newest:,} were not moved by it"

@@ -216,8 +216,8 @@ def _run(
             )
             report = retention.report
             with Progress(terminal, "entities") as progress:
-                async for each in retention.run():
-                    progress.over(_print, terminal, each, as_json=as_json)
+                async for result in retention.run():
+                    progress.over(_print, terminal, result, as_json=as_json)
                     progress.at(report.done.total(), f"{report.done['kept']} stay")
 
     run(work())

@@ -14,7 +14,7 @@ import msgspec
 from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import require_sound
-from interlock.cli.input import NOT_JSON, STDIN, read_bytes, read_json_object, read_source
+from interlock.cli.input import STDIN, read_bytes, read_json_object, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
 from interlock.cli.output import entity as entity_output
 from interlock.cli.output import simulation as output
@@ -23,6 +23,7 @@ from interlock.cli.output.values import json_line
 from interlock.errors import InterlockError, RejectedError, UsageError
 from interlock.model.chart import Chart
 from interlock.model.chart_sites import event_names
+from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import suggestion
 from interlock.model.duration import format_duration, require_duration
 from interlock.testing.playback import (
@@ -139,7 +140,7 @@ def parse_payload(text: str, string_fields: frozenset[str] = frozenset()) -> Any
         return None
     try:
         return msgspec.json.decode(text)
-    except NOT_JSON as error:
+    except UNDECODABLE as error:
         pairs = _parse_pairs(text, string_fields)
         if pairs is None:
             problem = str(error).removeprefix("JSON is malformed: ")
@@ -166,7 +167,7 @@ def _parse_pairs(text: str, string_fields: frozenset[str]) -> dict[str, Any] | N
 def _parse_value(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except NOT_JSON:
+    except UNDECODABLE:
         return text
 
 

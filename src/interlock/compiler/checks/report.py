@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from interlock.compiler.resolve import NameResolver
-from interlock.errors import Diagnostic, Severity, SourceLocation
+from interlock.errors import Severity, SourceLocation
 from interlock.model.chart import Chart, Descriptor, State, Transition
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.document import Document, EventType
 from interlock.model.event import RESERVED_HINT
+from interlock.model.limits import SUGGESTIONS_MAX
 
 
 class Code(NamedTuple):
@@ -150,10 +151,6 @@ LINTS = tuple(code for code, each in CODES.items() if each.can_allow)
 """The codes that an `allow` can silence."""
 
 
-SUGGESTIONS_MAX = 25
-"""Unknown names per chart for which a similar name is searched: the search is slow, and more would not help."""
-
-
 class EventIndex:
     """Declared events by every prefix of their names, so that the events of a descriptor are found by one lookup."""
 
@@ -207,9 +204,7 @@ class CheckReport:
             return
         location = self.tree.states[at].location if isinstance(at, int) else at
         level = known.native if self.is_native else known.imported
-        self.diagnostics.items.append(
-            Diagnostic(code=code, message=message, location=location, severity=level, hint=hint)
-        )
+        self.diagnostics.add(level, code, message, location, hint)
 
     def add_reserved(self, what: str, name: str, location: SourceLocation) -> None:
         """Report a reserved name."""

@@ -36,7 +36,7 @@ def read_json(text: str | bytes, /, *, source: str, loader: SourceLoader | None 
         diagnostics.error("json.format", message, node.location, hint)
     elif node is not None:
         document = read_definition(node, source=source, diagnostics=diagnostics)
-    return ReadResult(document=document, diagnostics=diagnostics.sorted())
+    return ReadResult(document=document, diagnostics=diagnostics.sorted(), is_vocabulary=True)
 
 
 def canonical_json(document: Document) -> bytes:

@@ -22,6 +22,7 @@ from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import SourceLocation
+from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
@@ -145,7 +146,7 @@ class Extension:
     def _decoded(self, text: str, location: SourceLocation, shape: type[T] | Any = Any) -> T | Any:
         try:
             return msgspec.json.decode(text, type=shape)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        except UNDECODABLE as error:
             self.diagnostics.error("scxml.extension", f"invalid JSON: {error}", location)
             return None
 

@@ -17,6 +17,7 @@ from interlock.definition.scxml.extension import Extension
 from interlock.definition.scxml.structure import ACTIONS, INTERLOCK, children_named, tag
 from interlock.definition.source.xml import Element
 from interlock.errors import InterlockError
+from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Action,
@@ -296,6 +297,6 @@ def parse_text(text: str) -> Value:
     """A text as data: JSON if it parses as such, else the text with white space normalised."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return " ".join(text.split())
     return value if json_problem(value) is None else " ".join(text.split())

@@ -155,12 +155,12 @@ class LabelReader:
 
     def activities(self, words: TextSpan | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
         """The entry block, the exit block, the invokes, and the lines that are only text."""
-        entry: Block = ()
-        exit_: Block = ()
+        entry: list[Do] = []
+        exit_: list[Do] = []
         invokes: list[Invoke] = []
         notes: list[str] = []
         if words is None:
-            return entry, exit_, (), notes
+            return (), (), (), notes
         offset = 0
         for line in words.text.split("\n"):
             location = self._place(words, offset, offset + len(line.rstrip()))
@@ -174,7 +174,7 @@ class LabelReader:
                 exit_ += self.actions(found[2], location)
             else:
                 invokes += [Invoke(src=each.name, location=location) for each in self.actions(found[2], location)]
-        return entry, exit_, tuple(invokes), notes
+        return tuple(entry), tuple(exit_), tuple(invokes), notes
 
     def _place(self, words: TextSpan, start: int, end: int) -> SourceLocation:
         return self.lines.location(words.start + start, words.start + max(end, start + 1))

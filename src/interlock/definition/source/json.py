@@ -25,6 +25,7 @@ from interlock.definition.source.node import (
     parse_integer,
 )
 from interlock.errors import SourceLocation
+from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
@@ -81,7 +82,7 @@ def top_keys(text: str | bytes) -> frozenset[str]:
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     try:
         return frozenset(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=dict[str, msgspec.Raw]))
-    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+    except UNDECODABLE:
         return frozenset()
 
 

@@ -23,7 +23,7 @@ def read_yaml(text: str | bytes, /, *, source: str, loader: SourceLoader | None 
     diagnostics = Diagnostics()
     node = parse_yaml(text, source=source, diagnostics=diagnostics)
     document = None if node is None else read_definition(node, source=source, diagnostics=diagnostics)
-    return ReadResult(document=document, diagnostics=diagnostics.sorted())
+    return ReadResult(document=document, diagnostics=diagnostics.sorted(), is_vocabulary=True)
 
 
 def write_yaml(document: Document) -> WriteResult:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import RejectedError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.keys import OWN, REQUESTS
@@ -133,7 +133,7 @@ def decode_message(body: bytes) -> Message:
         raise _malformed(f"it has {len(body):,} bytes; the maximum is {MESSAGE_BYTES_MAX:,}")
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _malformed(f"it is not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict) or found.pop("specversion", None) != "1.0":
         raise _malformed("it is not a CloudEvent of specversion 1.0")

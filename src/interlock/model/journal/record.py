@@ -16,7 +16,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.entry import Entry
 
 HASH_HEX = 32
@@ -85,7 +85,7 @@ def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes 
         return InvalidRecord("the hash does not match")
     try:
         found = _lines.decode(line)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         return InvalidRecord(f"the record cannot be decoded: {error}")
     if found.v != version or found.e.version != version:
         return InvalidRecord(f"expected version {version}, got {found.v}")

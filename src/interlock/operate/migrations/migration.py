@@ -5,7 +5,8 @@ migration that was killed goes on at it, and the next pass finds what it had in 
 Rule 2: each entity moves by its own entry, under compare-and-swap. Clients never wait for a migration: a lost swap is
 decided again.
 Rule 3: the walk is in the order of ids, which a step does not change. An old worker may create entities behind it, so
-passes repeat until one finds nothing to move.
+passes repeat until one moves no entity that existed before the migration started. A process that still has the older
+chart could create entities for as long as it runs; the report counts them, and they need another migration.
 Rule 4: an entity that cannot be carried, or read, stays, and the report groups such entities by reason with samples. It
 never stops the others, and is asked again only when it has changed. An entity that ended is left as it is.
 Rule 5: moved entities are not put into the snapshot cache, which has those in use.
@@ -128,6 +129,7 @@ class Migration:
             tuple(tally.unreadable),
             tally.overdue,
             None if self._record is None else self._record.id,
+            tally.new,
         )
 
     async def plan(self) -> AsyncIterator[None]:
@@ -143,10 +145,11 @@ class Migration:
             yield
 
     async def apply(self, *, once: bool = False) -> AsyncIterator[None]:
-        """Move every living entity that can be carried; repeat until nothing is left to move. Yield after each batch.
+        """Move every living entity that can be carried. Yield after each batch.
 
-        With `once` the walk is not repeated. The report is that of the last pass, with all moves. It goes on with a
-        migration of the same plan that was interrupted, from its cursor; the first pass then covers the rest only.
+        The walk is repeated until it moves no entity that existed before, with `once` it is not. The report is that of
+        the last pass, with all moves. It goes on with a migration of the same plan that was interrupted, from its
+        cursor; the first pass then covers what is after it only.
 
         Raises DefinitionError if a mapping is wrong or leaves something unanswered; UnavailableError while another
         process migrates this kind (`migration.running`), and when one has taken over (`migration.taken_over`).
@@ -163,7 +166,7 @@ class Migration:
 
     async def _passes(self, record: MigrationRecord, *, once: bool) -> AsyncIterator[None]:
         before: Tally | None = None
-        while True:  # ends with a pass that moves nothing, or with the first one
+        while True:  # ends with a pass that moves only new entities, or with the first one
             self._tally = Tally()
             is_whole = self._cursor is None
             async for rows, after in self._pages(self._cursor):
@@ -178,7 +181,7 @@ class Migration:
                 await self._attend(record)
                 yield
             self._cursor = None
-            is_last = is_whole and (once or self._tally.moved == 0)
+            is_last = is_whole and (once or self._tally.moved == self._tally.new)
             if before is not None:
                 self._tally = before.joined(self._tally)
             before = self._tally
@@ -388,6 +391,7 @@ class Migration:
         if result.outcome == "moved":
             self._moves += 1
             self._tally.overdue += result.overdue
+            self._tally.new += row.created_ms > self._started_ms
         else:
             self._stays[row.entity] = (result.snapshot.version, result.reasons)
             if len(self._stays) > MIGRATION_STAYS_MAX:

@@ -35,7 +35,8 @@ class MigrationReport(Struct, frozen=True):
     """The living entities of a kind: how many are on the newest chart, can move or did, and stay; and the groups.
 
     `ungrouped` entities are counted and in no group, because there were too many. `unreadable` could not be listed.
-    `overdue` timers would have fired before the move.
+    `overdue` timers would have fired before the move. `new` entities were created on an older revision during the
+    migration and moved by its last pass: a process with an older chart still creates such entities.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class MigrationReport(Struct, frozen=True):
     unreadable: tuple[str, ...] = ()
     overdue: int = 0
     migration: str | None = None
+    new: int = 0
 
 
 GroupName = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
@@ -58,7 +60,7 @@ class Tally:
     """What one pass found."""
 
     def __init__(self) -> None:
-        self.newest = self.moved = self.stays = self.ungrouped = self.overdue = 0
+        self.newest = self.moved = self.new = self.stays = self.ungrouped = self.overdue = 0
         self.unreadable: list[str] = []
         self.found: dict[GroupName, tuple[int, list[str]]] = {}
         self.examples: dict[GroupName, list[MigrationSample]] = {}
@@ -105,7 +107,7 @@ class Tally:
     def joined(self, last: Tally) -> Tally:
         """Return the last pass with the moves of those before it."""
         joined = Tally()
-        joined.newest, joined.stays = max(0, last.newest - self.moved), last.stays
+        joined.newest, joined.stays, joined.new = max(0, last.newest - self.moved), last.stays, last.new
         joined.moved, joined.overdue = self.moved + last.moved, self.overdue + last.overdue
         joined.ungrouped, joined.unreadable = last.ungrouped + self.ungrouped, last.unreadable
         joined.found = {name: each for name, each in self.found.items() if not name[2]}

@@ -1,7 +1,8 @@
 """What the chart and its policy say to an event of an entity: a step, a denial or a refusal; and the receipt for it.
 
 Rule 1: roles come first: a caller without the role is denied, whatever it expects. So it cannot learn anything by
-guessing a key or a version.
+guessing a key or a version. The sender checks them before it loads the entity; here they are checked again, because
+only the revision of the entity has the roles of an event that newer revisions no longer declare.
 Rule 2: the permit comes after `expected`: it is evaluated on the snapshot, which must be the one that the caller meant.
 """
 
@@ -14,19 +15,23 @@ from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.refusal_text import explain_refusal
+from interlock.model.refusal_text import explain_refusal, role_denial_text
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.runtime.entities.send_request import SendRequest
-from interlock.trust.authorization import Authorizer
+from interlock.trust.authorization import ChartPolicy
 
 
 class Denied(Struct, frozen=True):
-    """The policy of the chart denies the event. By role: then the key is not looked up either."""
+    """The policy of the chart denies the event. By role: then the key is not looked up either.
+
+    `roles` are those of the event, for the explanation.
+    """
 
     reason: str
     by_role: bool
+    roles: tuple[str, ...] = ()
 
 
 class WrongVersion(Struct, frozen=True):
@@ -45,11 +50,11 @@ Refusal = Decision | TooLarge
 
 
 def decide(
-    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: Authorizer | None
+    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: ChartPolicy | None
 ) -> Decision:
     """Return the step, or why there is none. Without a policy every sender is allowed."""
     if policy is not None and (reason := policy.role_refusal(event)) is not None:
-        return Denied(reason, by_role=True)
+        return Denied(reason, by_role=True, roles=policy.roles(event.name))
     if request.expected is not None and snapshot.version != request.expected:
         return WrongVersion()
     if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
@@ -69,6 +74,8 @@ def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step
     """Return the receipt when nothing is written: a denial, a refusal, or what a step would do."""
     entity = snapshot.entity
     if isinstance(decision, Denied):
+        if decision.by_role:
+            return build_denial(entity, event, decision)
         text = explain_refusal(chart, snapshot, event, outcome="denied", reason=decision.reason)
         return Receipt(entity, "denied", snapshot.version, decision.reason, explanation=text)
     after, explanation = decision.snapshot, None
@@ -93,3 +100,8 @@ def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step
         decision.failed_guards,
         explanation,
     )
+
+
+def build_denial(entity: str, event: Event, denied: Denied) -> Receipt:
+    """Return the receipt of a sender without the role: the same whether the entity exists or not, without a version."""
+    return Receipt(entity, "denied", 0, denied.reason, explanation=role_denial_text(entity, event, denied.roles))

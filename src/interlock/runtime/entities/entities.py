@@ -14,6 +14,7 @@ connection: keys of effects would be used again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -49,6 +50,7 @@ from interlock.runtime.removed import missing_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Rollouts
 from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
+from interlock.trust.audit import AuditRecorder, JoinedAudit
 
 _log = logging.getLogger("interlock.runtime")
 
@@ -88,6 +90,7 @@ class Entities:
         upgrades: Upgrades,
         messages: MessageSetting,
         rollouts: Rollouts,
+        audit: AuditRecorder | JoinedAudit,
         *,
         tries_max: int,
     ) -> None:
@@ -99,6 +102,7 @@ class Entities:
         self.upgrades = upgrades
         self.messages = messages
         self.rollouts = rollouts
+        self.audit = audit
         self.tries_max = tries_max
         self.snapshots = SnapshotCache()
         self.mailboxes: Mailboxes = {}
@@ -108,7 +112,14 @@ class Entities:
 
     @classmethod
     def open(
-        cls, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool, upgrade: UpgradePolicy
+        cls,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        audit: AuditRecorder,
+        *,
+        messages: bool,
+        upgrade: UpgradePolicy,
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
@@ -120,20 +131,24 @@ class Entities:
             Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
+            audit,
             tries_max=CONFLICT_RETRIES_MAX + 1,
         )
 
     # Transactions of callers
 
-    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Entities:
+    def on_transaction(self, store: JoinedStore, on_work: OnWork, loop: asyncio.AbstractEventLoop) -> Entities:
         """Return the entities for one call on a transaction of the caller: it tries once, and its cache starts empty.
+        `loop` is the event loop of the runtime.
 
         What it would read of the store apart from the entity is read by `prepare` before.
         """
         revisions = self.revisions.on_transaction(store)
         rollouts = self.rollouts.fixed()
         upgrades = self.upgrades.on_transaction(revisions, rollouts)
-        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, tries_max=1)
+        assert isinstance(self.audit, AuditRecorder)  # a transaction is joined from the own connection
+        audit = JoinedAudit(self.audit, loop)
+        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, audit, tries_max=1)
         joined.announcements.on_work(on_work)
         return joined
 

@@ -1,8 +1,8 @@
 """How an event is sent to an entity: load, step, append, retry. For callers' events, results, timers and messages.
 
 Rule 1: a refusal is given only on a fresh snapshot, and only when the key is unknown: the same send, repeated after the
-entity has moved on, is `duplicate`. The role check comes before everything else, so that a caller without the role
-cannot learn anything by guessing a key or a version.
+entity has moved on, is `duplicate`. The role check comes before the entity is loaded, so that a caller without the role
+cannot learn whether it exists, and nothing by guessing a key or a version.
 Rule 2: the work that a step creates is written in the append of its entry, where the store keeps work.
 Rule 3: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
 Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
@@ -18,13 +18,12 @@ or repeated.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.errors import ConflictError, RejectedError
+from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
 from interlock.model.event import Event
@@ -33,15 +32,17 @@ from interlock.model.journal.work import WorkId
 from interlock.model.keys import dedupe_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
 from interlock.model.refusal_text import EXISTS
+from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
-from interlock.ports.refusals import Refusal as RecordedRefusal
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, Pruned, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
+    Denied,
     Refusal,
     TooLarge,
     WrongVersion,
+    build_denial,
     build_receipt,
     decide,
     is_denied_by_role,
@@ -53,7 +54,8 @@ from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.removed import missing_entity
 from interlock.runtime.rollouts import order_of
-from interlock.trust.authorization import Authorizer
+from interlock.trust.audit import REFUSED, Attempt
+from interlock.trust.authorization import ChartPolicy
 
 
 class _Stamped(Struct, frozen=True, gc=False):
@@ -106,11 +108,9 @@ class EntitySender:
             try:
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
-            except RejectedError as error:
+            except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
-                if parent is None:  # a parent gets it as the error of its invoke
-                    await self._record_refusal(entity, event, "rejected", error.code, trace)
                 raise
             result = await entities.append(append, step)
             if isinstance(result, Appended):
@@ -147,7 +147,18 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        async with entities.turn(entity, request.priority):
+        turn = entities.turn(entity, request.priority)
+        if request.finishes is None:
+            known = self._revisions.policies.get(entity.partition("/")[0])
+            if (
+                known is None
+                or known.is_restricted
+                or not 0 <= entities.time.now_ms() - known.checked_ms < POLICY_AGE_MS_MAX
+            ):
+                unseen = await self._refuse_unseen(entity, request)
+                if unseen is not None:
+                    return unseen
+        async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
@@ -160,21 +171,32 @@ class EntitySender:
                 await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
         raise too_many_conflicts(entity, "this event was applied")
 
-    def deliver(
+    async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
-    ) -> Coroutine[Any, Any, Receipt]:
+    ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        return self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
+        request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        try:
+            receipt = await self.send(entity, request)
+        except InterlockError as error:
+            if finishes is None:  # of a result, the worker reports it when it gives up
+                await self._entities.audit.record_error(Attempt.of_event(entity, event), error)
+            raise
+        if receipt.outcome in REFUSED:
+            await self._entities.audit.record_receipt(Attempt.of_event(entity, event), receipt)
+        return receipt
 
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
+        unseen = await self._refuse_unseen(entity, request)
+        if unseen is not None:
+            return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
-        await self._revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
@@ -187,6 +209,22 @@ class EntitySender:
                     return before
         assert not isinstance(decision, WrongVersion)  # a dry run expects no version
         return build_receipt(kernel.chart, snapshot, event, decision)
+
+    async def _refuse_unseen(self, entity: str, request: SendRequest) -> Receipt | None:
+        """Return the refusal of a sender without the role, by the kind and the event alone; None if there is none.
+
+        It is the same whether the entity exists or not.
+        """
+        policy = await self._revisions.newest_policy(entity.partition("/")[0])
+        event = request.event
+        if policy is None or policy.role_refusal(event) is None:
+            return None
+        if not policy.declares(event.name):
+            if request.refusal is not None and request.refusal.code == UNKNOWN_EVENT:
+                return Receipt(entity, "rejected", 0, UNKNOWN_EVENT, explanation=request.refusal.message)
+            if await self._entities.store.load(entity) is not None:
+                return None  # only its own revision says who may send this event
+        return build_denial(entity, event, Denied("roles", by_role=True, roles=policy.roles(event.name)))
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
         entities = self._entities
@@ -201,9 +239,6 @@ class EntitySender:
                 request = replace(request, expected=None)  # it was the version before the move
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        policy = self._revisions.policies.get(snapshot.kind)
-        if policy is None or not 0 <= entities.time.latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
-            await self._revisions.authorizer(kernel)
         decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
         if stamped.former_key is not None and not is_denied_by_role(decision):
             before = await find_former(entities.store, entity, stamped.former_key, stamped.event)
@@ -211,7 +246,7 @@ class EntitySender:
                 return before
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
-        return await self._refuse(kernel, snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision)
 
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
@@ -226,7 +261,6 @@ class EntitySender:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        await self._revisions.authorizer(kernel)
         policy = self._policy(kernel, request)
         if policy is not None and policy.role_refusal(stamped.event) is not None:
             return None
@@ -263,12 +297,12 @@ class EntitySender:
                     return _Stamped(event, *dedupe_key(event.name, value))
         return _Stamped(event, request.key, request.former_key)
 
-    def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
+    def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
-        authorizer = self._revisions.known_authorizer(kernel)
-        return None if authorizer.is_open else authorizer
+        policy = self._revisions.known_policy(kernel)
+        return None if policy.is_open else policy
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
@@ -279,7 +313,7 @@ class EntitySender:
                 kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error), request)
+            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
         result = await entities.append(append, step)
         if isinstance(result, Appended):
             return Receipt(
@@ -292,15 +326,13 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refuse(kernel, snapshot, stamped, expired, request)
+            return await self._refuse(kernel, snapshot, stamped, expired)
         if isinstance(result, Pruned):
             raise await missing_entity(entities.store, snapshot.entity)
         assert isinstance(result, Conflict)
         return LOST
 
-    async def _refuse(
-        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal, request: SendRequest
-    ) -> Receipt | Lost:
+    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
         Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
@@ -317,18 +349,5 @@ class EntitySender:
         if isinstance(decision, WrongVersion):
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
         if isinstance(decision, TooLarge):
-            if request.finishes is None:  # of a result, the worker reports it when it gives up
-                await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
-        receipt = build_receipt(kernel.chart, snapshot, event, decision)
-        await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
-        return receipt
-
-    async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
-        """Record an attempt that changed nothing, where the store has a log for that."""
-        log = self._entities.store.refusal_log
-        if log is not None:
-            principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await log.record_refusals(
-                (RecordedRefusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
-            )
+        return build_receipt(kernel.chart, snapshot, event, decision)

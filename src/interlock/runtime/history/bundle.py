@@ -31,7 +31,7 @@ from interlock.definition.json.format import read_json
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from interlock.evolve.identity import named
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
@@ -236,7 +236,7 @@ class BundleReader:
 def _head(line: bytes) -> str:
     try:
         found = _lines.decode(line)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         found = _Line()
     if found.bundle is None or found.entity is None:
         raise UsageError("the file is not a bundle", code="bundle.format", hint=_HINT)
@@ -249,7 +249,7 @@ def _head(line: bytes) -> str:
 def _decode(line: bytes) -> _Line:
     try:
         return _lines.decode(line)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise CorruptionError(f"a line of the bundle is invalid: {error}", code="bundle.damaged") from error
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -125,19 +126,32 @@ async def kernel_of_entry(revisions: Revisions, kind: str, entry: Entry) -> Kern
     return revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
 
 
+class _Creation(msgspec.Struct):
+    """The data of the event that creates an entity."""
+
+    context: dict[str, Any] | None = None
+    parent: Parent | None = None
+
+
 def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
     """Repeat the step of an entry on the snapshot before it; of a move without its chart.
 
-    Raises CorruptionError when that snapshot is missing, or is not the one before a move.
+    Raises CorruptionError when that snapshot is missing, or is not the one before a move, and for a creation whose data
+    is invalid.
     """
     event = entry.event
     if is_move(entry):
         return repeat_move(entity, snapshot, entry)
     assert kernel is not None  # only a move needs none
     if event.name == CREATE:
-        data = event.data if isinstance(event.data, dict) else {}
-        parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
-        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent, epoch=event.epoch)
+        try:
+            created = msgspec.convert(event.data or {}, _Creation)
+        except msgspec.ValidationError as error:
+            message = f"the creation of `{entity}` has invalid data: {error}"
+            raise CorruptionError(message, code="journal.creation") from error
+        return kernel.start(
+            created.context, entity=entity, time_ms=event.time_ms, parent=created.parent, epoch=event.epoch
+        )
     if snapshot is None:
         raise CorruptionError(f"the journal of `{entity}` does not start with its creation", code="journal.beginning")
     return kernel.step(snapshot, event)

@@ -59,7 +59,6 @@ class JoinCalls:
         self._joins = joins
         self._requests_on = requests_on
         self._watch = CommitWatch(joins, entities)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Wait for no transaction any more."""
@@ -81,10 +80,7 @@ class JoinCalls:
         """Make a call on the transaction of a connection."""
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
-        try:
-            receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
-        finally:
-            self._report_refusals(store)
+        receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
         if store.mark is not None:
             write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False)
             write.is_reported = adapter.on_commit(lambda: self._in_loop(self._watch.committed, write))
@@ -110,17 +106,6 @@ class JoinCalls:
     def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, write)
-
-    def _report_refusals(self, store: JoinedStore) -> None:
-        if store.refusals and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._record_refusals, store)
-
-    def _record_refusals(self, store: JoinedStore) -> None:
-        log = self._entities.store.refusal_log
-        assert log is not None, "a store that can be joined records refusals"
-        task = self.loop.create_task(log.record_refusals(tuple(store.refusals)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _sending(entity: str, event: str | Model, payload: Any, options: SendOptions) -> Call:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.json_value import json_payload
 from interlock.model.limits import DETAILS_BYTES_MAX
 
@@ -77,7 +77,7 @@ class HeartbeatListener:
                 datagram = self._socket.recv(DETAILS_BYTES_MAX + _ENVELOPE_BYTES)
             except OSError:  # nothing more has arrived, or it was closed
                 return False
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with suppress(*UNDECODABLE):
                 number, details = msgspec.json.decode(datagram, type=tuple[int, Any])
                 listener = self._listeners.get(number)
                 if listener is not None:

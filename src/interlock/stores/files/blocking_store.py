@@ -7,15 +7,17 @@ journal, which flushes first.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
-from interlock.errors import UsageError
+from msgspec.structs import replace
+
+from interlock.errors import InterlockError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.refusals import Refusal
 from interlock.ports.retention import JournalBase, Removal, Tombstone
 from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.definitions import FileDefinitions
 from interlock.stores.files.durable_io import DurableIO, Settings
 from interlock.stores.files.entity_list import EntityList
@@ -29,13 +31,10 @@ from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.leases import FileLeases
 from interlock.stores.files.names import REMOVED, is_cut
 from interlock.stores.files.reader import EntityReader
-from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
 from interlock.stores.files.tombstones import Tombstones
 from interlock.stores.files.work.dispatcher import Dispatcher
 from interlock.stores.files.work.markers import WorkMarkers
-
-_logger = logging.getLogger(__name__)
 
 
 class BlockingFileStore:
@@ -59,6 +58,7 @@ class BlockingFileStore:
         self.journals = OpenJournals(self.context, open_max or open_journals_max())
         self._reader = EntityReader(self.context)
         self._list = EntityList(self.root, self._reader)
+        self.audit = FileAudit(self.io, self.root)
 
     # Writing
 
@@ -158,20 +158,31 @@ class BlockingFileStore:
         """Where a compacted journal begins."""
         return self._reader.journal_base(self.root.address(entity))
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Add to the log of refusals; what cannot be written is lost, and logged as a warning."""
-        if self.root.read_only is not None:
-            return
+    # Audit
+
+    def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit, with the states of their entities."""
+        self.audit.append([self._with_states(each) for each in rows])
+
+    def _with_states(self, row: AuditRow) -> AuditRow:
+        """Return a row with the states of its entity, if they can be read: the row is worth more than they are."""
+        if not row.wants_states:
+            return row
         try:
-            append_refusals(self.io.fs, self.root.directory, refusals)
-        except OSError as error:
-            _logger.warning("cannot write refusals", extra={"count": len(refusals), "error": str(error)})
+            found = self.load(row.entity)
+        except InterlockError:
+            return row
+        if not isinstance(found, Loaded):
+            return row
+        if found.records:
+            return replace(row, state_from=found.records[-1].entry.after)
+        return row if found.snapshot is None else replace(row, state_from=found.snapshot.configuration)
 
     # Work and leases
 
     def dispatcher(self) -> Dispatcher:
         """The work queue of this root."""
-        return Dispatcher(self.context, self.root, self.markers, self.journals)
+        return Dispatcher(self.context, self.root, self.markers, self.journals, self.audit)
 
     def leases(self) -> FileLeases:
         """The leases of this root."""
@@ -238,6 +249,7 @@ class BlockingFileStore:
         self.journals.close()
         self.markers.close()
         self.hints.close()
+        self.audit.close()
         self.root.close()
 
     def abandon(self) -> None:
@@ -246,4 +258,5 @@ class BlockingFileStore:
         self._reader.abandon()
         self.markers.close()
         self.hints.close()
+        self.audit.abandon()
         self.journals.abandon()

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX
 from interlock.ports.definitions import (
     Definition,
@@ -140,7 +140,7 @@ class FileDefinitions:
 
     def _numbers(self, parent: int) -> dict[str, int]:
         """The last sequence number of each kind. If the file is damaged, the editions themselves still have theirs."""
-        with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
+        with contextlib.suppress(FileNotFoundError, *UNDECODABLE):
             return msgspec.json.decode(self._read(parent, SEQUENCE), type=dict[str, int])
         return {}
 
@@ -274,7 +274,7 @@ def _decode(data: bytes, revision: str, digest: str) -> StoredDefinition:
     line = line.removesuffix(b"\n")
     facts = line[:-_HASH_BYTES]
     if line[-_HASH_BYTES:] == f',"h":"{_hash(facts)}"}}'.encode():
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(*UNDECODABLE):
             found = msgspec.json.decode(facts + b"}", type=_Facts)
             if found.revision == revision:
                 edition = Edition(

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from interlock.errors import CorruptionError, InterlockError, UsageError
+from interlock.model.codec import UNDECODABLE
 from interlock.stores.files.names import FORMAT_NEWEST
 from interlock.stores.registry import Schema
 
@@ -26,7 +27,7 @@ async def describe(url: str) -> Schema:
         return Schema("file", 0, FORMAT_NEWEST)
     except PermissionError:
         raise UsageError(f"no permission to read {root}", code="store.permission") from None
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (*UNDECODABLE, KeyError) as error:
         raise _unreadable(root) from error
     if not isinstance(current, int):
         raise _unreadable(root)
@@ -55,7 +56,7 @@ def tenant_of(url: str) -> str:
     root = Path(unquote(urlsplit(url).path))
     try:
         found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, int | str])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return ""
     return str(found.get("tenant", ""))
 

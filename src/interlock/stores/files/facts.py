@@ -10,7 +10,7 @@ import contextlib
 import msgspec
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.stores.files.durable_io import DurableIO, replace_file, unavailable
 from interlock.stores.files.root import Root
 
@@ -44,7 +44,7 @@ class FileFacts:
             self._fs.close(file)
         try:
             return msgspec.json.decode(data, type=dict[str, str])
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode {FACTS}: {error}", code="store.facts") from error
 
     def save(self, name: str, value: str | None) -> None:

@@ -88,6 +88,9 @@ class FileSystem(Protocol):
     def sync_directory(self, directory: int) -> None:
         """Flush the names in a directory to stable storage."""
 
+    def protect(self, file: int) -> None:
+        """Make a file read-only for everyone."""
+
     def drop_cache(self, file: int) -> None:
         """Drop clean pages of a file from the cache, so that the next read returns what the disk has."""
 
@@ -193,6 +196,9 @@ class OperatingSystem:
 
     def sync_directory(self, directory: int) -> None:
         os.fsync(directory)
+
+    def protect(self, file: int) -> None:
+        os.fchmod(file, 0o400)
 
     def drop_cache(self, file: int) -> None:
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.ports.leases import Downtime, Lease
 from interlock.stores.files.durable_io import DirectoryLock, DurableIO, replace_file, unavailable
 from interlock.stores.files.names import is_leftover
@@ -151,6 +151,6 @@ class FileLeases:
 def _decode(data: bytes) -> _File:
     try:
         return msgspec.json.decode(data, type=_File) if data else _File()
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         hint = f"stop all workers, then delete {LEASES}/{FILE}; they acquire their leases again"
         raise CorruptionError(f"{LEASES}/{FILE} is invalid: {error}", code="leases.corrupt", hint=hint) from error

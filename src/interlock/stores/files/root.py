@@ -34,7 +34,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.files.durable_io import (
@@ -283,7 +283,7 @@ class Root:
             if later.format > FORMAT_NEWEST:
                 raise self._newer(later)
             found = msgspec.json.decode(data, type=Format)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise UsageError(f"{self._root}/{FORMAT_FILE} is invalid: {error}", code="store.format") from error
         if found.format == 1 and found.layout == REMOVED_LAYOUT:
             raise removed_layout(self._root)

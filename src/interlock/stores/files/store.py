@@ -29,14 +29,15 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.audit import AuditRecord, AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
 from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.leases import Downtime, Lease, Leases
-from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.store import (
     PAGE_MAX,
@@ -83,12 +84,12 @@ class FileStore:
 
     work = Itself[WorkQueue]()
     leases = Itself[Leases]()
-    refusal_log = Itself[RefusalLog]()
+    audit = Itself[AuditLog]()
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     retention = Itself[Retention]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = field_indexes = joins = projections = None
+    clock_stamps = statistics = field_indexes = joins = projections = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
@@ -224,9 +225,30 @@ class FileStore:
         """Do nothing."""
         return 0
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Record refusals, best effort."""
-        await self._in_thread(lambda: self._store.record_refusals(refusals))
+    # Audit
+
+    @property
+    def first_audit_head(self) -> str:
+        """The head before the first row."""
+        return self._store.audit.first_head
+
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit, with one flush for those who wait at the same time."""
+        await self._in_thread(lambda: self._store.append_audit(rows))
+
+    async def audit_before(
+        self, sequence: int | None, *, actor: str | None = None, limit: int = 50
+    ) -> tuple[AuditRecord, ...]:
+        """Rows of the audit before a number, newest first."""
+        return await self._in_thread(lambda: self._store.audit.rows_before(sequence, actor=actor, limit=limit))
+
+    async def audit_after(self, sequence: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Rows of the audit after a number, in order."""
+        return await self._in_thread(lambda: self._store.audit.rows_after(sequence, limit=limit))
+
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+        """No rows: earlier releases had no chain here."""
+        return ()
 
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""
@@ -306,18 +328,18 @@ class FileStore:
         return await self._in_thread(lambda: self._dispatcher.list_work(query))
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Retry dead work from its first attempt."""
         return await self._in_thread(
             lambda: self._dispatcher.requeue_dead_letter(entity, work_id, now_ms=now_ms, audit=audit)
         )
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
         """Retry work that is not dead; False when it changed meanwhile."""
         return await self._in_thread(lambda: self._dispatcher.requeue(settled, audit=audit))
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
         return await self._in_thread(lambda: self._dispatcher.delete_work(entity, work_id, audit=audit))
 

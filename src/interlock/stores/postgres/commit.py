@@ -386,17 +386,6 @@ RELEASE = """
     SELECT EXISTS (SELECT FROM released) OR EXISTS (
       SELECT FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND archive_version = $4)"""
 
-# Refusals: one chain, so one writer at a time.
-
-LOCK_REFUSALS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/refusals/' || current_schema(), 0))"
-SELECT_REFUSAL_HEAD = "SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1"
-INSERT_REFUSALS = """
-    INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
-    SELECT $1, i.kind, i.id, i.principal, i.time_ms, i.body, i.head
-    FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[])
-      WITH ORDINALITY AS i (kind, id, principal, time_ms, body, head, n)
-    ORDER BY i.n"""
-
 # One step
 
 

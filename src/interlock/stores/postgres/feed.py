@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import UsageError
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.entry import Entry
 from interlock.ports.journal_feed import FeedEntry, FeedPage, invalid_feed_cursor
 from interlock.stores.sql.database import Ask, Questions
@@ -158,7 +159,7 @@ def _older_text(*place: object) -> str:
 def _older_cursor(text: str) -> tuple[int, str, str, int]:
     try:
         return msgspec.json.decode(text.partition(".")[2], type=tuple[int, str, str, int])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise invalid_feed_cursor(text) from error
 
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 from interlock.model.limits import DOWNTIMES_MAX
 from interlock.ports.leases import Downtime
 from interlock.stores.postgres.commit import (
-    INSERT_REFUSALS,
-    LOCK_REFUSALS,
     OWN_STRIPE,
     RELEASE,
     SELECT_RECORDS,
-    SELECT_REFUSAL_HEAD,
 )
 from interlock.stores.sql.database import Ask, Name, Questions, Statements
 
@@ -33,6 +30,7 @@ _BY_AGE = """
 _WORK = """
     kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
     cancelled"""
+_AUDIT = "sequence, time_ms, actor, body, head, former"
 _EDITION = "kind, revision, digest, sequence, label, saved_ms, written_name"
 LOCK_DEFINITIONS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/definitions/' || current_schema(), 0))"
 _WORK_AFTER = "tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)"
@@ -216,18 +214,25 @@ STATEMENTS = Statements(
           ORDER BY d.day_ms DESC LIMIT 1) AS newest
         WHERE s.tenant = $1 AND s.kind = i.kind AND s.what = i.what AND s.name = i.name
           AND s.day_ms < least(i.before_ms, newest.day_ms)""",
-    # Refusals: one chain, so one writer at a time
-    lock_refusals=LOCK_REFUSALS,
-    last_refusal=SELECT_REFUSAL_HEAD,
-    insert_refusals=INSERT_REFUSALS,
-    refusals="""
-        SELECT sequence, body FROM audit_refusal
-        WHERE tenant = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",
-    refusals_by_principal="""
-        SELECT sequence, body FROM audit_refusal
-        WHERE tenant = $1 AND principal = $4 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",
-    refusal_chain="SELECT sequence, body, head FROM audit_refusal WHERE sequence > $1 ORDER BY sequence LIMIT $2",
-    refusals_have_gaps=True,
+    # Audit: one chain for each tenant, so one writer at a time
+    lock_audit="""
+        SELECT pg_advisory_xact_lock(hashtextextended('interlock/audit/' || current_schema() || '/' || $1::text, 0))""",
+    last_audit="SELECT sequence, head FROM audit WHERE tenant = $1 ORDER BY sequence DESC LIMIT 1",
+    configurations="""
+        SELECT e.kind, e.id, e.configuration FROM unnest($2::text[], $3::text[]) AS i (kind, id)
+        CROSS JOIN LATERAL (
+          SELECT kind, id, configuration FROM entity
+          WHERE tenant = $1 AND kind = i.kind AND id = i.id OFFSET 0) AS e""",
+    insert_audit="""
+        INSERT INTO audit (tenant, sequence, time_ms, actor, body, head)
+        SELECT $1, i.* FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::text[]) AS i""",
+    audit_before=f"""
+        SELECT {_AUDIT} FROM audit WHERE tenant = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",  # noqa: S608 - made of constants
+    audit_of_actor_before=f"""
+        SELECT {_AUDIT} FROM audit
+        WHERE tenant = $1 AND actor = $4 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",  # noqa: S608 - made of constants
+    audit_after=f"SELECT {_AUDIT} FROM audit WHERE tenant = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",  # noqa: S608 - made of constants
+    former_audit_after=f"SELECT {_AUDIT} FROM audit WHERE former > $1 ORDER BY former LIMIT $2",  # noqa: S608 - made of constants
     # Leases
     acquire_lease="""
         INSERT INTO lease AS l (tenant, name, owner, fence, until_ms) VALUES ($1, $2, $3, 1, clock_ms() + $5::bigint)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import InterlockError
-from interlock.ports.refusals import Refusal
+from interlock.model.audit import AuditRow
 from interlock.ports.store import Append
 from interlock.stores.postgres.connection import CONNECTION_LOST, run_questions
 from interlock.stores.postgres.pool import ConnectionPool
@@ -44,9 +44,9 @@ class StatisticsWriter:
         """Count a step that lost its swap."""
         self._scheduled().count_conflict(append.kind, append.entry.event.at_ms)
 
-    def count_refusals(self, refusals: Iterable[Refusal]) -> None:
+    def count_refusals(self, rows: Iterable[AuditRow]) -> None:
         """Count refused attempts."""
-        for each in refusals:
+        for each in rows:
             self._scheduled().count_refusal(each)
 
     def _scheduled(self) -> StatisticsBuffer:

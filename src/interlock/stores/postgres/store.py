@@ -21,19 +21,20 @@ from threading import Lock
 from typing import TypeVar
 
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
-import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.backoff import Backoff
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedPage, JournalFeed
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.audit import AuditWriter
 from interlock.stores.postgres.commit import SELECT_LOADED
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
@@ -57,7 +58,6 @@ from interlock.stores.postgres.joined import (
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.projections import PostgresProjections
-from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.postgres.wakeups import PostgresWakeups
@@ -87,18 +87,18 @@ T = TypeVar("T")
 
 
 class LoopConnections:
-    """The part of a store that belongs to one event loop: connections, queues of steps and refusals, statistics."""
+    """The part of a store that belongs to one event loop: connections, queues of steps and of the audit, statistics."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.pool = ConnectionPool(address)
         self.statistics = StatisticsWriter(self.pool)
         self.writer = Writer(self.pool, self.statistics)
-        self.refusals = RefusalWriter(self.pool)
+        self.audit = AuditWriter(self.pool)
 
     async def close(self) -> None:
         """Finish what is in progress, then close the connections."""
         await self.writer.drain()
-        await self.refusals.drain()
+        await self.audit.drain()
         await self.statistics.drain()
         await self.pool.close()
 
@@ -229,11 +229,11 @@ class PostgresDatabase:
             raise UsageError(f"a new entity has no claims: `{append.entity}`", code="append.fence")
         return await self.connections().writer.submit(append)
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; they are written soon."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit, together with those of other callers."""
         mine = self.connections()
-        mine.refusals.add(refusals)
-        mine.statistics.count_refusals(refusals)
+        await mine.audit.append(rows)
+        mine.statistics.count_refusals(rows)
 
     async def find_entity(self, entity: str, key: str | None) -> tuple[int, int, bytes, int | None] | None:
         """Return version, time of the last entry, snapshot, and the version that used the key; None: no such entity."""
@@ -336,5 +336,5 @@ class PostgresDatabase:
                 message = f"invalid value in a query: {str(error)[:200]}"
                 raise UsageError(message, code="query.malformed") from error
             raise translate_error(error, self.address) from error
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode a row of {self.address.place}: {error}", code="entity.row") from error

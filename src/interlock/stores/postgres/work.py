@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import LANES, Lane, WorkId
 from interlock.ports.work import Claim, Settlement
 from interlock.stores.postgres.commit import columns
@@ -26,7 +27,6 @@ from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions
 from interlock.stores.sql.work_lists import (
     RELEASED_MAX,
-    UNREADABLE,
     claim_values,
     decode_claim,
     encode_error,
@@ -120,7 +120,7 @@ class PostgresWork:
         for row in rows if rows[0][1] is not None else ():
             try:
                 claims.append(decode_claim(row[1:]))
-            except UNREADABLE as error:  # it becomes a dead letter, and delays no other work
+            except UNDECODABLE as error:  # it becomes a dead letter, and delays no other work
                 unreadable = decode_claim((*row[1:7], b"null", *row[8:]))
                 dead = Settlement(unreadable, "dead", error=unreadable_error(error))
                 yield from self.settle((dead,), now_ms=now_ms)

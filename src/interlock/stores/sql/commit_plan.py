@@ -8,11 +8,10 @@ Rule 3: the entry and the snapshot are not encoded here: the append has the byte
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.record import chain_start, encode_line
 from interlock.ports.store import Append
 from interlock.stores.listing import decode_active, decode_texts, listed_under, since_ms
@@ -74,7 +73,7 @@ def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
     """
     try:
         before, tags_before = decode_active(tip.active), decode_texts(tip.tags)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise CorruptionError(f"cannot decode the row of `{append.entity}`: {error}", code="entity.row") from error
     entry, after = append.entry, append.snapshot
     version, revision, configuration = entry.version, after.revision, after.configuration

@@ -14,9 +14,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.leases import Downtime
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Pruned, StaleAttempt
 from interlock.ports.work import Claim, Settlement
 
@@ -96,15 +96,15 @@ class Statements:
     add_seen: str
     delete_seen: str
 
-    lock_refusals: str | None
+    lock_audit: str | None
     """None where only one connection writes."""
-    last_refusal: str
-    insert_refusals: str
-    refusals: str
-    refusals_by_principal: str
-    refusal_chain: str
-    refusals_have_gaps: bool
-    """Whether a transaction that was undone may leave a gap in their numbers."""
+    last_audit: str
+    configurations: str
+    insert_audit: str
+    audit_before: str
+    audit_of_actor_before: str
+    audit_after: str
+    former_audit_after: str
 
     acquire_lease: str
     release_lease: str
@@ -261,8 +261,8 @@ class SqlDatabase(Protocol):
     ) -> tuple[Claim, ...]:
         """Claim work that is due, oldest first."""
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; the caller does not wait for the write."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit, together with those of other callers."""
 
     async def close(self) -> None:
         """Finish appends that are in progress, then release all connections."""

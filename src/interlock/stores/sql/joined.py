@@ -10,7 +10,6 @@ from typing import TypeVar, cast
 
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.retention import JournalBase, Retention, Tombstone
 from interlock.ports.statistics import StateCount, Statistics
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Itself, Store
@@ -23,14 +22,12 @@ T = TypeVar("T")
 
 
 class JoinedSqlStore(Store):
-    """The part of a joined store that is the same for every database. It keeps refusals until the call has ended."""
+    """The part of a joined store that is the same for every database."""
 
-    refusal_log = Itself[RefusalLog]()
     definitions = Itself[Definitions]()
     mark: object | None = None
 
     def __init__(self, sql: Statements, tenant: str) -> None:
-        self.refusals: list[Refusal] = []
         self._sql = sql
         self._tenant = tenant
 
@@ -42,10 +39,6 @@ class JoinedSqlStore(Store):
         """Return the verified records after a version, in order."""
         check_text(entity)
         return await self._ask(read_records(self._sql, self._tenant, entity, after, limit))
-
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Keep refusals until the call has ended."""
-        self.refusals += refusals
 
     # Definitions: of charts that are used for the first time, or that only the store has
 

@@ -10,19 +10,18 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
 from interlock.errors import CorruptionError, UsageError
-from interlock.model.codec import decode_snapshot
+from interlock.model.audit import AuditRecord, AuditRow, first_head
+from interlock.model.codec import UNDECODABLE, decode_snapshot
 from interlock.model.index_key import IndexedField
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.projections import ProjectionStatus
-from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
@@ -40,12 +39,12 @@ from interlock.ports.store import (
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
+from interlock.stores.sql import audit as audit_questions
 from interlock.stores.sql import definitions, field_index, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql import retention as retention_rules
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
-from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that a database cannot store: NUL and lone surrogates."""
@@ -68,8 +67,7 @@ class SqlStore:
     leases = Itself[Leases]()
     clock_stamps = Itself[ClockStamps]()
     statistics = Itself[Statistics]()
-    refusal_log = Itself[RefusalLog]()
-    refusal_history = Itself[RefusalHistory]()
+    audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
     retention = Itself[Retention]()
     field_indexes = Itself[FieldIndexes]()
@@ -258,21 +256,32 @@ class SqlStore:
 
         await self.database.change_once(record)
 
-    # Refusals
+    # Audit
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; the caller does not wait until they are written."""
-        self.database.record_refusals(refusals)
+    @property
+    def first_audit_head(self) -> str:
+        """The head before the first row of the tenant."""
+        return first_head(self._tenant)
 
-    async def refusals_before(
-        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
-    ) -> tuple[RefusalRow, ...]:
-        """Return refusals before a sequence number, newest first."""
-        return await self.database.read(lambda: refusals_before(self._sql, self._tenant, sequence, principal, limit))
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Append rows to the audit of the tenant; on return they are durable."""
+        await self.database.append_audit(rows)
 
-    async def verify_refusals(self) -> RefusalVerification:
-        """Verify the chain of refusals from its start."""
-        return await self.database.read(lambda: verify_refusals(self._sql))
+    async def audit_before(
+        self, sequence: int | None, *, actor: str | None = None, limit: int = 50
+    ) -> tuple[AuditRecord, ...]:
+        """Return rows of the audit before a number, newest first."""
+        return await self.database.read(
+            lambda: audit_questions.audit_before(self._sql, self._tenant, sequence, actor, limit)
+        )
+
+    async def audit_after(self, sequence: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Return rows of the audit after a number, in order."""
+        return await self.database.read(lambda: audit_questions.audit_after(self._sql, self._tenant, sequence, limit))
+
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:
+        """Return rows of earlier releases, of all tenants, in their order."""
+        return await self.database.read(lambda: audit_questions.former_audit_after(self._sql, former, limit))
 
     # Statistics
 
@@ -327,7 +336,7 @@ class SqlStore:
         return await self.database.read(lambda: work_lists.list_work(self._sql, self._tenant, query))
 
     async def requeue_dead_letter(
-        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None
     ) -> bool:
         """Requeue a dead letter from its first attempt; False when there is none."""
         check_text(entity)
@@ -335,7 +344,7 @@ class SqlStore:
             audit, lambda: work_lists.requeue_dead_work(self._sql, self._tenant, entity, work_id, now_ms)
         )
 
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Requeue work that is not dead; False when it has changed since."""
 
         def requeue() -> Questions[bool]:
@@ -343,18 +352,18 @@ class SqlStore:
 
         return await self._operate(audit, requeue)
 
-    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work; False when there is none."""
         check_text(entity)
         return await self._operate(audit, lambda: self.database.work.delete(entity, work_id))
 
-    async def _operate(self, audit: Refusal | None, operation: Callable[[], Questions[bool]]) -> bool:
+    async def _operate(self, audit: AuditRow | None, operation: Callable[[], Questions[bool]]) -> bool:
         """Run an operation of an operator, and record who it was, in one transaction."""
 
         def operate() -> Questions[bool]:
             is_done = yield from operation()
             if is_done and audit is not None:
-                yield from append_refusals(self._sql, self._tenant, (audit,))
+                yield from audit_questions.append_audit(self._sql, self._tenant, (audit,))
             return is_done
 
         return await self.database.change_once(operate)
@@ -441,7 +450,7 @@ def decode_loaded(entity: str, version: int, changed_ms: int, body: bytes) -> Lo
     """Return the row of an entity as a value. Raises CorruptionError when it cannot be decoded."""
     try:
         snapshot = decode_snapshot(body)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise CorruptionError(f"cannot decode the snapshot of `{entity}`: {error}", code="entity.row") from error
     if snapshot.version != version or snapshot.entity != entity:
         message = f"the row of `{entity}` at version {version} has a snapshot of version {snapshot.version}"

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.model.codec import decode_snapshot
+from interlock.model.codec import UNDECODABLE, decode_snapshot
 from interlock.model.index_key import index_key
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.store import listed_states
@@ -54,7 +54,7 @@ def entity_differences(sql: Statements, tenant: str, entity: str) -> Questions[t
     try:
         found = [*_compare_columns(rows[0])]
         wanted = _wanted_rows(sql, rows[0])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         found = [f"its row cannot be decoded: {error}"]
     else:
         found += yield from _compare_lists(sql, name, *wanted)
@@ -142,7 +142,7 @@ def _compare_keys(sql: Statements, name: Name) -> Questions[list[str]]:
         for version, line, is_recent, stored in rows:
             try:
                 key = _decode_key(line).k
-            except msgspec.MsgspecError:
+            except UNDECODABLE:
                 continue  # a damaged record is reported by the verification of the chain
             if stored is None and is_recent:
                 found.append(f"the key of version {version} is missing, although it has not expired")
@@ -226,7 +226,7 @@ def _stray_fields(sql: Statements, tenant: str) -> Questions[list[str]]:
 def _key_or_none(snapshot: bytes, field: str, form: str) -> bytes | None:
     try:
         return index_key(decode_context(snapshot).context.get(field), form)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
 
 
@@ -241,12 +241,12 @@ def _decode_or_empty(active: bytes) -> dict[str, int]:
     """Return the states of a row; none when it cannot be decoded, which is reported with its entity."""
     try:
         return decode_active(active)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return {}
 
 
 def _has_tag(tags: bytes, tag: str) -> bool:
     try:
         return tag in decode_texts(tags)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return False

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.work import Work, WorkId
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import Claim, WorkPage, WorkQuery, WorkRow
@@ -27,9 +27,6 @@ have no index: every effect would pay for it, and only an operator asks now and 
 RELEASED_MAX = 10_000
 """Rows of a queue that are looked at for the claims of a dead worker, those due first: its claims are among them, since
 a lease is shorter than ten minutes. Beyond that they end with their lease."""
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not valid JSON, or are nested too deeply."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A number that a database can compare with."""
@@ -125,7 +122,7 @@ def unreadable_error(error: BaseException) -> dict[str, str]:
 
 
 def decode_claim(row: Sequence[Any]) -> Claim:
-    """Return a claimed row. Raises one of `UNREADABLE` when its body cannot be decoded."""
+    """Return a claimed row. Raises one of `UNDECODABLE` when its body cannot be decoded."""
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled = row
     work = Work(WorkId(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
     return Claim(f"{kind}/{own}", work, attempts, failures, bool(cancelled))
@@ -150,7 +147,7 @@ def decode_row(row: Sequence[Any]) -> WorkRow:
 def _decode_or_none(text: bytes | None) -> Any:
     try:
         return None if text is None else msgspec.json.decode(text)
-    except UNREADABLE:
+    except UNDECODABLE:
         return None
 
 
@@ -161,5 +158,5 @@ def _encode_cursor(row: Sequence[Any]) -> str:
 def _decode_cursor(cursor: str) -> tuple[Any, ...]:
     try:
         return msgspec.json.decode(cursor, type=tuple[str, str, str, Number, Number])
-    except (*UNREADABLE, UnicodeEncodeError) as error:
+    except UNDECODABLE as error:
         raise invalid_cursor() from error

@@ -14,17 +14,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
+from interlock.model.audit import AuditRow
+from interlock.model.limits import AUDIT_BATCH_ROWS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append
 from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.sql.database import Questions, SqlAppendResult
-from interlock.stores.sql.refusals import RefusalQueue
 from interlock.stores.sqlite.files import Connection
 from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
@@ -66,6 +67,18 @@ class WriteJob(NamedTuple):
     keeps_journals: bool = False
 
 
+class PendingAudit(NamedTuple):
+    """Rows of the audit, and who waits until they are committed."""
+
+    rows: tuple[AuditRow, ...]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+
+
+Pending = PendingCommit | WriteJob | PendingAudit
+"""Who waits for the writer."""
+
+
 class CommitQueue:
     """A queue in front of one connection, and the thread that empties it."""
 
@@ -74,7 +87,7 @@ class CommitQueue:
         self.policy = self.writer.policy
         self.loops = LoopEntryQueue()
         self._steps: deque[PendingCommit] = deque()
-        self._refusals = RefusalQueue()
+        self._audit: deque[PendingAudit] = deque()
         self._jobs: deque[WriteJob] = deque()
         self._guard = Lock()
         self._wakeup = WakeupPipe()
@@ -139,12 +152,18 @@ class CommitQueue:
             self._jobs.append(job)
         self._wake_soon(job.loop)
 
-    def refuse(self, refusals: Iterable[Refusal]) -> None:
-        """Queue refusals; the ones that do not fit are counted. Raises UnavailableError once closed or poisoned."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit with the next batch. Raises as `append` does."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = thread_future(loop)
+        self.loops.listen(loop)
         with self._guard:
             self.check()
-            self._refusals.add(refusals)
-        self._wake()
+            if len(self._audit) >= QUEUE_MAX:
+                raise UnavailableError(f"the queue is full: {QUEUE_MAX:,} callers are waiting", code="store.queue")
+            self._audit.append(PendingAudit(rows, loop, future))
+        self._wake_soon(loop)
+        await future
 
     def append_inline(self, append: Append) -> SqlAppendResult | None:
         """Commit a step in the thread of its caller; None when it must be submitted, and nothing was done.
@@ -204,24 +223,25 @@ class CommitQueue:
     def _run(self) -> None:
         steps: list[PendingCommit] = []
         jobs: list[WriteJob] = []
+        audit: list[PendingAudit] = []
         try:
             while self._wait_for_work():
-                steps, refusals, jobs = self._take()
-                answers, results = self.writer.commit(
+                steps, audit, jobs = self._take()
+                answers, results, audit_error = self.writer.commit(
                     [each.append for each in steps],
-                    refusals,
+                    [row for each in audit for row in each.rows],
                     [each.questions for each in jobs],
                     keeps_journals=all(each.keeps_journals for each in jobs),
                 )
                 self._answer(zip(steps, answers, strict=True))
                 self._answer(zip(jobs, results, strict=True))
-                steps, jobs = [], []
+                self._answer((each, audit_error) for each in audit)
+                steps, jobs, audit = [], [], []
                 self.writer.checkpoint_if_long()
         except BaseException as error:  # noqa: BLE001 - whatever ends this thread, every caller gets an answer
             poison = self.writer.poison or InternalError(f"the writer thread failed: {error!r}", code="store.writer")
             self.writer.poison = poison
-            self._answer((each, poison) for each in steps)
-            self._answer((each, poison) for each in jobs)
+            self._answer((each, poison) for each in chain[Pending](steps, jobs, audit))
         finally:
             self._end()
 
@@ -244,10 +264,12 @@ class CommitQueue:
             timeout = None
 
     def _has_work(self) -> bool:
-        return bool(self._steps or self._refusals or self._jobs)
+        return bool(self._steps or self._audit or self._jobs)
 
-    def _take(self) -> tuple[list[PendingCommit], list[Refusal], list[WriteJob]]:
+    def _take(self) -> tuple[list[PendingCommit], list[PendingAudit], list[WriteJob]]:
         steps: list[PendingCommit] = []
+        audit: list[PendingAudit] = []
+        rows = 0
         room = BATCH_BYTES_MAX
         with self._guard:
             while self._steps and len(steps) < BATCH_STEPS_MAX and room > 0:
@@ -255,9 +277,12 @@ class CommitQueue:
                 room -= len(steps[-1].append.snapshot_json)
             jobs = list(self._jobs)
             self._jobs.clear()
-            return steps, self._refusals.take(), jobs
+            while self._audit and rows < AUDIT_BATCH_ROWS_MAX:
+                audit.append(self._audit.popleft())
+                rows += len(audit[-1].rows)
+            return steps, audit, jobs
 
-    def _answer(self, answers: Iterable[tuple[PendingCommit | WriteJob, Any]]) -> None:
+    def _answer(self, answers: Iterable[tuple[Pending, Any]]) -> None:
         """Answer every caller, with one signal per event loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[_Answered]] = {}
         for waiting, answer in answers:
@@ -269,12 +294,12 @@ class CommitQueue:
         """Answer callers that came too late, then close the file."""
         with self._guard:
             self._is_closing = True
-            steps, jobs = list(self._steps), list(self._jobs)
+            waiting = list(chain[Pending](self._steps, self._jobs, self._audit))
             self._steps.clear()
             self._jobs.clear()
+            self._audit.clear()
         failure = self.writer.poison or UnavailableError("the store is closed", code="store.closed")
-        self._answer((each, failure) for each in steps)
-        self._answer((each, failure) for each in jobs)
+        self._answer((each, failure) for each in waiting)
         self.writer.close()
 
 

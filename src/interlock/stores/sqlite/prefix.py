@@ -43,7 +43,7 @@ def _names() -> re.Pattern[str]:
     """Return what finds the names of tables and indexes in a statement."""
     created = sorted({name for each in migrations("sqlite") for name in _CREATED.findall(each.text)}, key=len)
     names = "|".join(reversed(created))
-    places = r"FROM|JOIN|INTO|UPDATE|TABLE|INDEX|INDEXED BY|ON|REFERENCES|TO"
+    places = r"FROM|JOIN|INTO|UPDATE|TABLE|INDEX|INDEXED BY|TRIGGER|ON|REFERENCES|TO"
     return re.compile(rf"\b((?:{places})\s+)({names})\b|(?<![\w.])({names})(?=\.\w)")
 
 

@@ -13,6 +13,7 @@ _ROW = "e.version, e.revision, e.configuration, e.created_ms, e.entered_ms, e.ch
 _WORK = """
     kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
     cancelled"""
+_AUDIT = "sequence, time_ms, actor, body, head, former"
 _EDITION = "kind, revision, digest, sequence, label, saved_ms, written_name"
 
 _INDEX = "kind, field, form, state, done, cursor"
@@ -214,20 +215,19 @@ STATEMENTS = Statements(
         DELETE FROM seen WHERE tenant = ?1 AND kind = ?2 AND what = ?3 AND name = ?4 AND day_ms < ?5
           AND day_ms < (SELECT max(s.day_ms) FROM seen AS s
                         WHERE s.tenant = ?1 AND s.kind = ?2 AND s.what = ?3 AND s.name = ?4)""",
-    # Refusals
-    lock_refusals=None,
-    last_refusal="SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1",
-    insert_refusals="""
-        INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)""",
-    refusals="""
-        SELECT sequence, body FROM audit_refusal
-        WHERE tenant = ?1 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",
-    refusals_by_principal="""
-        SELECT sequence, body FROM audit_refusal
-        WHERE tenant = ?1 AND principal = ?4 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",
-    refusal_chain="SELECT sequence, body, head FROM audit_refusal WHERE sequence > ?1 ORDER BY sequence LIMIT ?2",
-    refusals_have_gaps=False,
+    # Audit
+    lock_audit=None,
+    last_audit="SELECT sequence, head FROM audit WHERE tenant = ?1 ORDER BY sequence DESC LIMIT 1",
+    configurations="SELECT kind, id, configuration FROM entity WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    insert_audit="""
+        INSERT INTO audit (tenant, sequence, time_ms, actor, body, head) VALUES (?1, ?2, ?3, ?4, ?5, ?6)""",
+    audit_before=f"""
+        SELECT {_AUDIT} FROM audit WHERE tenant = ?1 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",  # noqa: S608 - made of constants
+    audit_of_actor_before=f"""
+        SELECT {_AUDIT} FROM audit
+        WHERE tenant = ?1 AND actor = ?4 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",  # noqa: S608 - made of constants
+    audit_after=f"SELECT {_AUDIT} FROM audit WHERE tenant = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3",  # noqa: S608 - made of constants
+    former_audit_after=f"SELECT {_AUDIT} FROM audit WHERE former > ?1 ORDER BY former LIMIT ?2",  # noqa: S608 - made of constants
     # Leases
     acquire_lease="""
         INSERT INTO lease (tenant, name, owner, fence, until_ms) VALUES (?1, ?2, ?3, 1, ?5)

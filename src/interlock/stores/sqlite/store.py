@@ -17,14 +17,13 @@ from queue import Empty, LifoQueue
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
-import msgspec
-
 from interlock.errors import CorruptionError, UsageError
+from interlock.model.audit import AuditRow
+from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
 from interlock.ports.journal_feed import FeedEntry, FeedPage, JournalFeed
 from interlock.ports.projections import ProjectionStatus, Projector
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread, in_thread_or_here
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
@@ -213,10 +212,10 @@ class SqliteDatabase:
         self._check_process()
         return self.queue.append(append)
 
-    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Queue refusals; they are written with the next batch."""
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
+        """Commit rows of the audit with the next batch."""
         self._check_process()
-        self.queue.refuse(refusals)
+        await self.queue.append_audit(rows)
 
     async def change(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in a transaction of the writer."""
@@ -305,7 +304,7 @@ class SqliteDatabase:
             raise translate_error(error, self.path) from error
         except (OverflowError, UnicodeEncodeError) as error:  # raised while binding, before SQLite sees anything
             raise UsageError(f"invalid value in a query: {error}", code="query.malformed") from error
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode a row of {self.path.name}: {error}", code="entity.row") from error
         finally:
             self._idle.put(connection)

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal import work_state
 from interlock.model.journal.work import LANES, ORDERED_LANES, Lane, Work, WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState
@@ -26,7 +26,6 @@ from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Name, Questions
 from interlock.stores.sql.work_lists import (
     RELEASED_MAX,
-    UNREADABLE,
     claim_values,
     decode_claim,
     encode_error,
@@ -131,7 +130,7 @@ class SqliteWork:
         for key, row in zip(keys, rows, strict=True):
             try:
                 claims.append(decode_claim(row))
-            except UNREADABLE as error:
+            except UNDECODABLE as error:
                 yield from self._bury((self._tenant, *key), error, now_ms)
         return tuple(claims)
 

@@ -30,14 +30,14 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from interlock.errors import InterlockError, InternalError
+from interlock.model.audit import AuditRow
 from interlock.ports.clock import Clock, SystemClock
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended
 from interlock.stores.key_boundary import window_start_ms
+from interlock.stores.sql.audit import append_audit
 from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.expired_keys import ExpiredKeys
 from interlock.stores.sql.field_index import IndexedFields, indexed_fields
-from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sqlite.batch_rows import HAS_TOMBSTONES, Counts, Tips, write_counts, write_steps
 from interlock.stores.sqlite.checkpoint import WriteAheadLog
@@ -99,10 +99,11 @@ Job = Callable[[], Questions[Any]]
 
 
 class Committed(NamedTuple):
-    """The answer to each step and the result of each job, or the error instead."""
+    """The answer to each step and the result of each job, or the error instead. `audit` is the error of the rows."""
 
     answers: Sequence[SqlAppendResult | InterlockError]
     results: Sequence[Any]
+    audit: InterlockError | None = None
 
 
 class SqliteWriter:
@@ -137,7 +138,7 @@ class SqliteWriter:
     def commit(
         self,
         steps: Sequence[Append],
-        refusals: Sequence[Refusal] = (),
+        audit: Sequence[AuditRow] = (),
         jobs: Sequence[Job] = (),
         *,
         keeps_journals: bool = False,
@@ -148,7 +149,7 @@ class SqliteWriter:
         """
         with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
-            return self._commit(steps, refusals, jobs, keeps_journals=keeps_journals)
+            return self._commit(steps, audit, jobs, keeps_journals=keeps_journals)
 
     def commit_inline(self, step: Append) -> SqlAppendResult | InterlockError | None:
         """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
@@ -213,7 +214,7 @@ class SqliteWriter:
     def _commit(
         self,
         steps: Sequence[Append],
-        refusals: Sequence[Refusal] = (),
+        audit: Sequence[AuditRow] = (),
         jobs: Sequence[Job] = (),
         *,
         waits: bool = True,
@@ -229,7 +230,7 @@ class SqliteWriter:
             self._begin(waits=waits)
             answers, tips = self._write_steps(steps, counts, statistics, waits=waits)
             write_counts(connection, self._tenant, counts)
-            self._write_refusals(refusals, statistics)
+            rows_error = self._write_audit(audit, statistics)
             has_written = waits and self._write_statistics()
             if jobs and not keeps_journals:  # what a job changes is not known here
                 self._tips.clear()
@@ -239,7 +240,7 @@ class SqliteWriter:
             connection.execute(COMMIT)
         except sqlite3.Error as error:
             failure = self._fail(error)
-            answers, results = [failure] * len(steps), [failure] * len(jobs)
+            answers, results, rows_error = [failure] * len(steps), [failure] * len(jobs), failure
         except BaseException:
             self._tips.clear()
             with contextlib.suppress(sqlite3.Error):  # the next turn undoes it, and its caller gets the error
@@ -249,7 +250,7 @@ class SqliteWriter:
             problem = self.files.problem()
             if problem is not None:  # the commit is in a file that the next process will not find
                 self.poison = problem
-                return Committed([problem] * len(steps), [problem] * len(jobs))
+                return Committed([problem] * len(steps), [problem] * len(jobs), problem)
             if has_written:
                 self._statistics.clear()
             self._statistics.add(statistics)
@@ -258,7 +259,7 @@ class SqliteWriter:
             self._remember(tips)
         if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not touch the disk
             self.policy.record(time.perf_counter_ns() - started_ns)
-        return Committed(answers, results)
+        return Committed(answers, results, rows_error)
 
     def _undo(self) -> None:
         """End a transaction that was left open."""
@@ -358,19 +359,21 @@ class SqliteWriter:
         self._connection.execute(RELEASE)
         return result
 
-    def _write_refusals(self, refusals: Sequence[Refusal], statistics: StatisticsBuffer) -> None:
-        """Write refusals; if they cannot be written, the steps still are."""
-        if not refusals:
-            return
+    def _write_audit(self, rows: Sequence[AuditRow], statistics: StatisticsBuffer) -> InterlockError | None:
+        """Append rows of the audit; if they cannot be written, their callers get the error, and the steps are kept."""
+        if not rows:
+            return None
         self._connection.execute(SAVEPOINT)
         try:
-            run_questions(self._connection, append_refusals(STATEMENTS, self._tenant, refusals))
-        except VALUE_ERRORS:
+            run_questions(self._connection, append_audit(STATEMENTS, self._tenant, rows))
+        except VALUE_ERRORS as error:
             self._connection.execute(ROLLBACK_STEP)
-        else:
-            for each in refusals:
-                statistics.count_refusal(each)
+            self._connection.execute(RELEASE)
+            return _unwritable(error)
         self._connection.execute(RELEASE)
+        for each in rows:
+            statistics.count_refusal(each)
+        return None
 
     def _write_statistics(self) -> bool:
         """Write the statistics of earlier batches when they are due; they are cleared after the COMMIT."""

@@ -7,10 +7,10 @@ from typing import get_args, get_type_hints
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX, ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from interlock.ports.clock import SystemClock
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import CAPABILITIES, Conflict, Duplicate, EntityQuery, Loaded, Store
 from interlock.runtime.history.replay import replay
 from interlock.runtime.revisions import Revisions
@@ -239,10 +239,8 @@ async def refusals_change_no_version(subject: StoreSubject) -> None:
     sample = SampleEntity("parcel/1")
     async with subject.opened() as store:
         await append_all(store, sample.create())
-        if store.refusal_log is not None:
-            await store.refusal_log.record_refusals(
-                (Refusal("parcel/1", "noted", "denied", "roles", 1_000, "ada", None),)
-            )
+        if store.audit is not None:
+            await store.audit.append_audit((AuditRow("parcel/1", "noted", "denied", "roles", 1_000, actor="ada"),))
         await append_all(store, sample.step(key="k"))
         expect(2, len(await journal(store, "parcel/1")))
 

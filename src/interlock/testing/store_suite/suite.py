@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from interlock.testing.store_suite import (
     appends,
+    audit,
     concurrency,
     definitions,
     feed,
@@ -30,6 +31,7 @@ from interlock.testing.store_suite.subject import StoreSubject
 __all__ = (
     "CASES",
     "StoreSubject",
+    "audit_cases",
     "definition_cases",
     "feed_cases",
     "field_cases",
@@ -52,6 +54,12 @@ CASES: tuple[Case, ...] = (*_ALWAYS, *_DURABLE, *_SHARED)
 def store_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store; cases that reopen it only if durable, with several handles only if shared."""
     return (*_ALWAYS, *(_DURABLE if durable else ()), *(_SHARED if shared else ()))
+
+
+def audit_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store with an audit (`ports.audit.AuditLog`)."""
+    more = (*(audit.DURABLE if durable else ()), *(audit.SHARED if shared else ()))
+    return (*audit.CASES, *more)
 
 
 def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:

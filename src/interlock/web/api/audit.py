@@ -6,11 +6,11 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from interlock.errors import UsageError
+from interlock.model.audit import CHECKPOINT, AuditRecord, AuditRow
 from interlock.model.journal.entry import CREATE
-from interlock.ports.refusals import RefusalRow
+from interlock.trust.audit_chain import verify_chain
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 READ_ROWS = 200
@@ -29,7 +29,9 @@ class RefusalsQuery(Struct, frozen=True):
 
 
 class RefusalView(Struct, frozen=True):
-    """A refused event. `sequence` is its number in the store, for users who may see all of them."""
+    """A refused event. `sequence` is its number in the store, for users who may see all of them. `count`: a row of a
+    flood stands for so many attempts.
+    """
 
     sequence: int | None
     entity: str
@@ -39,6 +41,7 @@ class RefusalView(Struct, frozen=True):
     time_ms: int
     principal: str | None = None
     trace: str | None = None
+    count: int = 1
 
 
 class RefusalsView(Struct, frozen=True):
@@ -63,38 +66,45 @@ class RefusalsProofView(Struct, frozen=True):
 async def list_refusals(request: RequestContext) -> RefusalsView:
     """Return refused events, newest first."""
     console, store, query = request.console, request.console.store, request.query
-    if store.refusal_history is None:
+    if store.audit is None:
         return RefusalsView((), supported=False)
     scope = msgspec.json.encode(("refusals", query.principal)).decode()
     cursor = console.cursors.decrypt(query.before, scope)
     before = None if cursor is None else int(cursor)
-    visible: list[RefusalRow] = []
+    visible: list[tuple[AuditRecord, AuditRow]] = []
     for _ in range(READS_MAX):  # hidden rows are skipped, so that a short page does not disclose them
-        rows = await store.refusal_history.refusals_before(before, principal=query.principal, limit=READ_ROWS)
-        visible += (each for each in rows if request.may_see_entity(each.refusal.entity))
+        rows = await store.audit.audit_before(before, actor=query.principal, limit=READ_ROWS)
+        decoded = ((each, each.decode()) for each in rows)
+        visible += ((record, row) for record, row in decoded if _may_see(request, row))
         before = rows[-1].sequence if len(rows) == READ_ROWS else None
         if before is None or len(visible) > query.limit:
             break
     if len(visible) > query.limit:
         visible = visible[: query.limit]
-        before = visible[-1].sequence
+        before = visible[-1][0].sequence
     next_page = console.cursors.encrypt(None if before is None else f"{before:020}", scope)
-    return RefusalsView(tuple(_view(request, each) for each in visible), supported=True, before=next_page)
+    return RefusalsView(tuple(_view(request, *each) for each in visible), supported=True, before=next_page)
 
 
-def _view(request: RequestContext, row: RefusalRow) -> RefusalView:
-    refusal = row.refusal
-    if refusal.event == CREATE:
-        refusal = replace(refusal, event="create")
-    return RefusalView(row.sequence if request.user.sees_sensitive else None, *msgspec.structs.astuple(refusal))
+def _may_see(request: RequestContext, row: AuditRow) -> bool:
+    """Whether the user may see a row: rows about no entity, such as checkpoints, show nothing hidden."""
+    return row.event != CHECKPOINT and (row.entity == "" or request.may_see(row.kind))
+
+
+def _view(request: RequestContext, record: AuditRecord, row: AuditRow) -> RefusalView:
+    sequence = record.sequence if request.user.sees_sensitive else None
+    event = "create" if row.event == CREATE else row.event
+    return RefusalView(
+        sequence, row.entity, event, row.outcome, row.reason, row.time_ms, row.actor, row.trace, row.count
+    )
 
 
 async def verify_refusals(request: RequestContext) -> RefusalsProofView:
     """Verify the chain of refused events. The numbers count hidden rows, so only some users get them."""
     store = request.console.store
-    if store.refusal_history is None:
+    if store.audit is None:
         raise UsageError("this store does not record refused events", code="refusals.none")
-    proof = await store.refusal_history.verify_refusals()
+    proof = await verify_chain(store.audit)
     if not request.user.sees_sensitive:
         return RefusalsProofView(proof.broken is None)
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)

@@ -116,7 +116,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal, await revisions.authorizer(stepping))
+        accepted = acceptances(stepping, shown, request.user.principal, await revisions.policy(stepping))
     p95 = await dwell_p95(runtime, kind) if is_latest else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
@@ -225,7 +225,7 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     request.console.check_chart(request.user, kernel.chart)
-    policy = await runtime.revisions.authorizer(kernel)
+    policy = await runtime.revisions.policy(kernel)
     found = acceptances(kernel, snapshot, request.user.principal, policy)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, UsageError
+from interlock.model.codec import UNDECODABLE
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.trust.disclosure import is_withheld
 from interlock.web.auth import Session, User
@@ -231,7 +232,7 @@ def _decode_body(body: bytes, shape: type[T]) -> T:
 def _decode(decode: Callable[[], T], what: str) -> T:
     try:
         return decode()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _malformed(what, str(error)) from None
 
 

@@ -21,6 +21,7 @@ from interlock.ports.work import Settlement, WorkQuery, WorkRow
 from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import SampleEntity
+from tests.support.audit import audit_rows
 from tests.support.cli import Caller
 
 NOW = 1_700_000_000_000
@@ -190,8 +191,8 @@ def _audit() -> list[tuple[str, str, str | None]]:
     async def asked() -> list[tuple[str, str, str | None]]:
         store = open_store(STORE)
         try:
-            found = await store.refusals_before(None)
-            return [(each.refusal.event, each.refusal.reason, each.refusal.principal) for each in found]
+            found = await audit_rows(store)
+            return [(each.event, each.reason, each.actor) for each in reversed(found)]
         finally:
             await store.close()
 

@@ -23,6 +23,7 @@ from interlock.runtime.worker.worker import Worker
 from interlock.shm import Lifecycle, MemoryRegion
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.support.audit import audit_rows
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 ORDER = """
@@ -353,7 +354,7 @@ async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(mon
         assert [("after.1m.a", "snapshot.size")] == [(each.work.name, each.error["code"]) for each in page.rows]
         assert (("b",), []) == ((await runtime.state("heap/1")).configuration, await rows(runtime))
         assert isinstance(runtime.store, MemoryStore)
-        assert [] == runtime.store.refusals  # nobody sent it, and each attempt would be one
+        assert [] == await audit_rows(runtime.store)  # nobody sent it, and each attempt would be one
         await _closed(runtime, clock)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.refusals import Refusal
+from interlock.model.audit import AuditRow
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal import recent_keys
@@ -23,15 +23,15 @@ ENTRIES = 6
 
 
 class Telling(FileStore):
-    """A store that shows the refusals it recorded."""
+    """A store that shows the rows of its audit."""
 
-    def __init__(self, root: Path, told: list[Refusal]) -> None:
+    def __init__(self, root: Path, told: list[AuditRow]) -> None:
         super().__init__(root, snapshot_every=3)
         self._told = told
 
-    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
+    async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
         """Collect them."""
-        self._told += refusals
+        self._told += rows
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +120,7 @@ def test_a_lone_caller_gets_the_same_answer() -> None:
 
 async def test_an_event_that_may_have_been_applied_is_rejected_and_recorded(tmp_path: Path) -> None:
     """Also on a cached snapshot that is out of date; the refusal is recorded, and the key is not used up."""
-    clock, told = StillClock(), list[Refusal]()
+    clock, told = StillClock(), list[AuditRow]()
     one, two = FileStore(tmp_path / "store", snapshot_every=3), Telling(tmp_path / "store", told)
     here, there = runtime(store=one, clock=clock), runtime(store=two, clock=clock)
     await here.create("door/1")

@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, Loaded, Store
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.names import directory_name, shard_name
@@ -46,7 +45,7 @@ def test_a_file_store_records_refusals(store: FileStore) -> None:
     """It has the methods of both ports."""
     found: Store = store
 
-    assert found.refusal_log is not None
+    assert found.audit is not None
 
 
 async def test_an_entry_is_appended_once(store: FileStore) -> None:
@@ -316,34 +315,6 @@ async def test_a_link_in_the_place_of_an_entity_is_not_followed(store: FileStore
         await store.load(ENTITY)
 
     assert [] == list(outside.iterdir())
-
-
-async def test_refusals_are_lines_of_json(store: FileStore, tmp_path: Path) -> None:
-    """They are separate from journals."""
-    await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", 5, "ann"),))
-    lines = (tmp_path / "store" / "refusals.log").read_text().splitlines()
-
-    assert ["guard"] == [json.loads(line)["reason"] for line in lines]
-
-
-async def test_a_refusal_that_cannot_be_recorded_is_not_an_error(store: FileStore, tmp_path: Path) -> None:
-    """Losing some is allowed, stopping a step is not."""
-    (tmp_path / "store" / "refusals.log").mkdir()
-    await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", 5),))
-
-    assert isinstance(await store.append(step(1, "a")), Appended)
-
-
-async def test_a_full_log_of_refusals_is_rotated(
-    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It never grows beyond two files of its limit."""
-    monkeypatch.setattr("interlock.stores.files.refusals.REFUSALS_BYTES_MAX", 100)
-    for number in range(5):
-        await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", number),))
-
-    assert {"refusals.log", "refusals.log.1"} >= {path.name for path in (tmp_path / "store").glob("refusals*")}
-    assert (tmp_path / "store" / "refusals.log.1").exists()
 
 
 async def test_many_callers_of_one_entity_lose_nothing(store: FileStore) -> None:

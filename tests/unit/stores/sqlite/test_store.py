@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.snapshot import Snapshot
-from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended, Conflict, EntityQuery
 from interlock.stores.sql import lists
 from interlock.stores.sqlite import connection as sqlite_connect
@@ -222,20 +222,33 @@ async def test_counts_follow_a_change_of_revision(path: Path) -> None:
     assert [("r2", 1)] == rows(path, "SELECT revision, entities FROM state_count WHERE entities != 0")
 
 
-async def test_refusals_are_chained_and_a_flood_is_counted(path: Path) -> None:
-    """What does not fit is one row that says how many; a refusal that cannot be written harms nobody."""
+async def test_rows_of_the_audit_are_never_changed_deleted_or_left_out(path: Path) -> None:
+    """Not by a program that opens the file, either; but a gate lets retention delete a range."""
     store = SqliteStore(path)
-    many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(1_500))
-    await store.record_refusals(many)
-    await append_all(store, SampleEntity("parcel/1").create())
-    await store.record_refusals((Refusal("parcel/1", "noted", "denied", "roles", 1, "\ud800"),))
-    await append_all(store, SampleEntity("parcel/2").create())
+    rows_given = tuple(AuditRow("parcel/1", "noted", "denied", "roles", each, actor="ada") for each in range(4))
+    await store.append_audit(rows_given)
     await store.close()
-    kept_rows = rows(path, "SELECT count(*), count(DISTINCT head), max(sequence) FROM audit_refusal")
-    last = rows(path, "SELECT body FROM audit_refusal ORDER BY sequence DESC LIMIT 1")
+    hand = sqlite3.connect(path)
+    refused = []
+    for statement in (
+        "UPDATE audit SET time_ms = 0",
+        "DELETE FROM audit WHERE sequence = 4",
+        "INSERT INTO audit VALUES ('', 6, 0, NULL, x'', '', NULL)",
+        "INSERT INTO audit VALUES ('', 5, 0, NULL, x'', '', 7)",
+        "INSERT OR REPLACE INTO audit VALUES ('', 2, 0, NULL, x'', '', NULL)",
+    ):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only") as caught:
+            hand.execute(statement)
+        refused.append(caught.value)
+    hand.execute("INSERT INTO audit_gate VALUES (1, '', 3)")
+    hand.execute("DELETE FROM audit WHERE sequence < 3")
+    with pytest.raises(sqlite3.IntegrityError):
+        hand.execute("DELETE FROM audit WHERE sequence = 3")
+    hand.commit()
+    hand.close()
 
-    assert [(1_025, 1_025, 1_025)] == kept_rows
-    assert b"476 more" in last[0][0]
+    assert 5 == len(refused)
+    assert [(3,), (4,)] == rows(path, "SELECT sequence FROM audit")
 
 
 async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from threading import Lock
 
 import msgspec
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.stores.files.filesystem import FileSystem
 
 FEED = "feed"
@@ -140,6 +140,6 @@ def _growths(lines: bytes) -> list[Growth]:
     """The hints in these lines. A line that a full disk cut is passed over (rule 3)."""
     found: list[Growth] = []
     for line in lines.splitlines():
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(*UNDECODABLE):
             found.append(_decode(line))
     return found

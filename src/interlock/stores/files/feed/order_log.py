@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.files.durable_io import POISONED, DirectoryLock, DurableIO, replace_file, unavailable
 from interlock.stores.files.feed.hints import FEED, Growth
@@ -141,7 +141,7 @@ class OrderLog:
         line, feed, _ = self._fs.read(self._file, 0, LINE_BYTES_MAX).partition(b"\n")
         try:
             header = _decode_header(line)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise self._damaged(0, f"its first line is invalid: {error}") from error
         if header.format != 1 or not feed:
             raise self._damaged(0, f"format {header.format} is unknown")
@@ -181,7 +181,7 @@ class OrderLog:
     def _decode(self, line: bytes) -> OrderLine | None:
         try:
             found = _decode_line(line)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             return None
         return found if line == self._encode(found)[:-1] else None
 

@@ -49,7 +49,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.record import HASH_HEX
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState
@@ -203,7 +203,7 @@ def decode_base(data: bytes, start: Position, *, store_key: bytes = b"") -> Base
     line = data[: data.find(b"\n") + 1]
     try:
         found = _bases.decode(line)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     if not is_intact(line, found.h, store_key):
         return None
@@ -273,11 +273,11 @@ def decode_work_or_mark(line: bytes, position: Position, *, store_key: bytes = b
         return None
     try:
         return _works.decode(line) if line.startswith(WORK) else _marks.decode(line)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise unknown_work(error) from error
 
 
-def unknown_work(error: msgspec.MsgspecError) -> UsageError:
+def unknown_work(error: Exception) -> UsageError:
     """The error for work in a format that this release does not know."""
     message = f"a journal contains work in an unknown format: {error}"
     return UsageError(message, code="store.format", hint="a newer release of Interlock may support it")

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.event import Event
 from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
@@ -101,7 +101,7 @@ def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = 
     try:
         store = _files.decode(data).store
         snapshot = _snapshots.decode(data)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None

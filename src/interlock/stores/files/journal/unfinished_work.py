@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from interlock.model.codec import encode
+from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.model.journal.work_state import NEW, WorkState, cancel
 from interlock.stores.files.journal.line_formats import MarkLine, WorkLine, unknown_work
@@ -56,7 +56,7 @@ class UnfinishedWork:
         """The work in `state.json`. Raises UsageError for an unknown format."""
         try:
             return UnfinishedWork(_items.decode(data))
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise unknown_work(error) from error
 
     def encode(self) -> bytes:

@@ -27,18 +27,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
+from interlock.model.audit import AuditRow
 from interlock.model.journal import work_state
 from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.model.journal.work_state import WorkState, is_valid_claim
-from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.durable_io import EntityDirectory, unavailable
 from interlock.stores.files.journal.journal import JournalContext, UpdateState
 from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.journal.unfinished_work import WorkChanges, WorkItem
 from interlock.stores.files.reader import EntityReader
-from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
 from interlock.stores.files.work.markers import WorkMarkers
 from interlock.stores.files.work.table import PublishedWork
@@ -61,8 +61,11 @@ _logger = logging.getLogger(__name__)
 class Dispatcher:
     """The work below one root: for the process that runs it, and for others that list or change it."""
 
-    def __init__(self, context: JournalContext, root: Root, markers: WorkMarkers, journals: OpenJournals) -> None:
+    def __init__(
+        self, context: JournalContext, root: Root, markers: WorkMarkers, journals: OpenJournals, audit: FileAudit
+    ) -> None:
         self._context = context
+        self._audit = audit
         self._fs = context.io.fs
         self._root = root
         self._markers = markers
@@ -182,18 +185,18 @@ class Dispatcher:
                 table.apply(each.entity, WorkChanges.whole(self._try(self._reader.work, each)))
         return table
 
-    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int, audit: AuditRow | None = None) -> bool:
         """Retry dead work from its first attempt."""
 
         def revive(item: WorkItem) -> WorkState:
             if item.state.dead_ms is not None:
-                self._record(entity, audit)
+                self._record(audit)
             return item.state if item.state.dead_ms is None else work_state.requeue_dead_letter(item.state, now_ms)
 
         item = self._update(entity, work_id, revive, durable=True)
         return item is not None and item.state.dead_ms is not None
 
-    def requeue(self, settled: Settlement, *, audit: Refusal | None = None) -> bool:
+    def requeue(self, settled: Settlement, *, audit: AuditRow | None = None) -> bool:
         """Retry work that is not dead; False when it changed meanwhile.
 
         The journal decides and not only the table: the operator is often another process than the one that runs work.
@@ -206,27 +209,24 @@ class Dispatcher:
             is_done = is_valid_claim(state, claim.attempt, claim.failures)
             if not is_done:
                 return state
-            self._record(claim.entity, audit)
+            self._record(audit)
             return work_state.requeue(state, next_ms=settled.next_ms, error=settled.error)
 
         self._update(claim.entity, claim.work.id, requeue, durable=True)
         return is_done
 
-    def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId, *, audit: AuditRow | None = None) -> bool:
         """Delete work."""
-        return self._update(entity, work_id, lambda _: self._record(entity, audit), durable=True) is not None
+        return self._update(entity, work_id, lambda _: self._record(audit), durable=True) is not None
 
-    def _record(self, entity: str, audit: Refusal | None) -> None:
+    def _record(self, audit: AuditRow | None) -> None:
         """Record who acts on work, before the act. Raises UnavailableError: without its record the act is not done.
 
-        Called while the journal of the entity is locked, so that the act follows directly (`refusals`).
+        Called while the journal of the entity is locked, so that the act follows directly (ADR 0043).
         """
         if audit is None:
             return
-        try:
-            append_refusals(self._fs, self._root.directory, (audit,), durable=True)
-        except OSError as error:
-            raise unavailable(entity, "record", error) from error
+        self._audit.append((audit,))
 
     def _update(self, entity: str, work_id: WorkId, update: UpdateState, *, durable: bool = False) -> WorkItem | None:
         with self._journals.using(self._root.address(entity)) as journal:

@@ -1,27 +1,18 @@
-"""Throw hostile text at the expression language, and run whatever it accepts over hostile values.
-
-    python tests/properties/expression_fuzz.py --count 1000000 --seed 7
+"""The expression language: hostile text, and whatever it accepts run over hostile values.
 
 For every input:
 1. parsing gives a checked expression or an ExpressionError with a code and a place in the text; no warning;
 2. what was parsed compiles, and running it gives a value or an exception that `describe_exception` knows;
 3. the value is plain JSON within the limits (or a part of the values it was given), and those values are unchanged;
 4. nothing outside is touched: the event and the entity notice every attribute that is read from them, and Python's
-   audit hook notices every import, file, process and code object made while an expression runs;
-5. the work is bounded: a meter counts it, and a timer of processor time ends what the meter does not see.
-A batch of inputs depends on the seed and its own number only, so `--start N --count 1000` repeats the batch of input N.
+   audit hook notices every import, file, process and code object made while an expression runs.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import math
-import signal
 import sys
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 from typing import Any
@@ -29,12 +20,11 @@ from typing import Any
 from interlock.expression.builtins import FIELDS, FUNCTIONS
 from interlock.expression.codegen import Meter, compile_parsed, describe_exception
 from interlock.expression.parser import ExpressionError, Parsed, parse
+from tests.fuzz.mutation import encoded
+from tests.fuzz.target import ACCEPTED
 
-BATCH = 1_000
 WORK = 200_000
-BATCHES_PER_LOOK = 20
-SECONDS_PER_INPUT = 5.0
-SECONDS_PER_BATCH = 600.0
+ATTEMPTS_PER_LOOK = 1_000
 CONTEXT_WEIGHTS = [60, 20, 5, 20, 5]
 NAMES = frozenset({"context", "event", "entity", "principal"})
 
@@ -270,17 +260,10 @@ def noise(random: Random) -> str:
     return "".join(map(chr, random.choices(range(random.choice([128, 0x3000, 0x110000])), k=random.randrange(60))))
 
 
-def inputs(random: Random) -> Iterator[str]:
-    """One batch."""
-    kinds: list[Callable[[Random], str]] = [mutated, soup, noise, lambda chance: expression(chance, 4)]
-    for kind in random.choices(kinds, weights=[35, 30, 5, 30], k=BATCH):
-        yield kind(random)
-
-
 # --- the run
 
 ARMED: list[list[str]] = []
-"""Who is told of audit events: someone while an expression runs, else nobody."""
+"""The lists that get the names of audit events: one while an expression runs, otherwise none."""
 
 
 @cache
@@ -294,36 +277,12 @@ def install_audit() -> None:
     sys.addaudithook(audit)
 
 
-class OverBudgetError(BaseException):
-    """The timer went off. Not an Exception: nothing in an expression may catch it."""
+class ExpressionTarget:
+    """The values that expressions read, and what notices an escape."""
 
-
-@dataclass
-class Report:
-    """What was found."""
-
-    inputs: int = 0
-    accepted: int = 0
-    valued: int = 0
-    crashes: list[str] = field(default_factory=list)
-    escapes: list[str] = field(default_factory=list)
-    over_budget: list[str] = field(default_factory=list)
-
-    @property
-    def clean(self) -> bool:
-        """Whether nothing was found."""
-        return not (self.crashes or self.escapes or self.over_budget)
-
-    def __str__(self) -> str:
-        found = f"{len(self.crashes)} crashes, {len(self.escapes)} escapes, {len(self.over_budget)} over budget"
-        return f"fuzz: {self.inputs:,} inputs, {found}"
-
-
-class Fuzz:
-    """One run: the values, the watchers and the findings."""
+    name = "expression"
 
     def __init__(self) -> None:
-        self.report = Report()
         self.touched: list[str] = []
         self.contexts = contexts()
         self.before = [shape(each) for each in self.contexts]
@@ -331,58 +290,43 @@ class Fuzz:
         self.events = [None, *(Watched("event", {"name": "a.b", "data": each}, self.touched) for each in payloads)]
         self.entity = Watched("entity", {"id": "A-1", "kind": "order", "version": 1}, self.touched)
         self.given = {id(each) for value in [*self.contexts, *payloads] for each in containers(value)}
+        self.attempts = 0
         install_audit()
 
-    def run(self, *, count: int, seed: int, start: int = 0, progress: Callable[[Report], None] | None = None) -> Report:
-        """Try `count` inputs, from the batch of input `start` on."""
-        first, last = start // BATCH, (start + count - 1) // BATCH
-        for batch in range(first, last + 1):
-            random = Random(f"{seed}/{batch}")
-            for text in inputs(random):
-                if self.report.inputs < count:
-                    self.attempt(text, random)
-            if batch in (first, last) or batch % BATCHES_PER_LOOK == 0:
-                self.look(batch)
-            if progress is not None:
-                progress(self.report)
-        return self.report
+    def inputs(self, random: Random) -> Iterator[bytes]:
+        """Yield mutations of known texts, pieces in any order, any characters, and well-formed expressions."""
+        kinds: list[Callable[[Random], str]] = [mutated, soup, noise, lambda chance: expression(chance, 4)]
+        while True:
+            yield encoded(random.choices(kinds, weights=[35, 30, 5, 30])[0](random))
 
-    def look(self, batch: int) -> None:
-        """Whether the values that were given are what they were."""
-        if [shape(each) for each in self.contexts] != self.before:
-            self.report.escapes.append(f"by batch {batch} a context was changed")
-
-    def attempt(self, text: str, random: Random) -> None:
-        """Try one input, and file what happens."""
-        self.report.inputs += 1
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_PER_INPUT)
+    def attempt(self, data: bytes) -> str:
+        """Parse, compile, run and look at the value. The text alone decides which values it reads."""
         try:
-            self.evaluate(text, random)
-        except OverBudgetError:
-            self.report.over_budget.append(repr(text))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is what we look for
-            self.report.crashes.append(f"{text!r}: {type(error).__name__}: {error}")
+            verdict = self.evaluate(data.decode("utf-8", "surrogatepass"), Random(data))
         finally:
             ARMED.clear()
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        if self.touched:
-            self.report.escapes.append(f"{text!r}: {', '.join(self.touched)}")
-            self.touched.clear()
+            touched, self.touched[:] = list(self.touched), []
+        assert not touched, f"escaped: {', '.join(touched)}"
+        self.attempts += 1
+        if self.attempts % ATTEMPTS_PER_LOOK == 0:
+            self.look()
+        return verdict
 
-    def evaluate(self, text: str, random: Random) -> None:
-        """Parse, compile, run and look at the value. Raises: whatever should not have been raised."""
+    def look(self) -> None:
+        """Check that the values that were given are what they were."""
+        assert [shape(each) for each in self.contexts] == self.before, "a context was changed"
+
+    def evaluate(self, text: str, random: Random) -> str:
+        """Parse, compile and run. Raises whatever should not have been raised."""
         try:
             parsed = parse(text, names=NAMES)
         except ExpressionError as error:
-            refused = error
-        else:
-            self.report.accepted += 1
-            self.evaluate_parsed(parsed, random)
-            return
-        assert refused.code.startswith("expression.")
-        assert 0 <= refused.offset <= refused.end <= len(text)
+            assert error.code.startswith("expression."), error.code
+            assert 0 <= error.offset <= error.end <= len(text), f"{error.offset} to {error.end} of {len(text)}"
+            return f"{error.code} {error.offset}"
+        return f"{ACCEPTED} {self.evaluate_parsed(parsed, random)}"
 
-    def evaluate_parsed(self, parsed: Parsed, random: Random) -> None:
+    def evaluate_parsed(self, parsed: Parsed, random: Random) -> str:
         """Compile, run and look at the value."""
         function = compile_parsed(parsed, inside={name: name for name, _ in parsed.inside}).function
         context = random.choices(self.contexts, weights=CONTEXT_WEIGHTS)[0]
@@ -396,11 +340,10 @@ class Fuzz:
             failed = error
         else:
             ARMED.clear()
-            self.report.valued += 1
-            self.check(value, {})
-            return
+            return f"a value of {self.check(value, {})[0]}"
         code = describe_exception(failed)[0]
         assert code not in ("expression.internal", "expression.unmetered"), f"{code}: {failed!r}"
+        return code
 
     def check(self, value: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
         """The number of values and the depth of a plain value within the limits; given values are taken as they are."""
@@ -443,46 +386,4 @@ def shape(value: Any) -> int:
     return hash(tuple(parts))
 
 
-def interrupt(*_: object) -> None:
-    """The handler of the timer."""
-    raise OverBudgetError
-
-
-def fuzz(*, count: int, seed: int, start: int = 0, progress: Callable[[Report], None] | None = None) -> Report:
-    """Run with warnings as errors and the timer in place; both are put back."""
-    before = signal.signal(signal.SIGVTALRM, interrupt)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return Fuzz().run(count=count, seed=seed, start=start, progress=progress)
-    finally:
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=7, help="repeats a run")
-    parser.add_argument("--start", type=int, default=0, help="begin with the batch of this input")
-    given = parser.parse_args()
-
-    def progress(report: Report) -> None:
-        faulthandler.dump_traceback_later(SECONDS_PER_BATCH, exit=True)
-        if sys.stderr.isatty():
-            print(f"\r{report}", end="", file=sys.stderr, flush=True)
-
-    report = fuzz(count=given.count, seed=given.seed, start=given.start, progress=progress)
-    faulthandler.cancel_dump_traceback_later()
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    for kind in ("crashes", "escapes", "over_budget"):
-        for each in getattr(report, kind)[:20]:
-            print(f"{kind}: {each[:500]}")
-    print(f"accepted {report.accepted:,}, with a value {report.valued:,}; seed {given.seed}")
-    print(report)
-    return 0 if report.clean else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+EXPRESSION = ExpressionTarget()
