@@ -394,7 +394,7 @@ async def test_readers_of_journals_begin_at_the_base(url: str) -> None:
         async for _ in replay.run():
             pass
         report = replay.tally.report()
-        assert (report.entries, report.gaps) == (3, ())
+        assert (report.evidence.entries, report.gaps) == (3, ())
         refold = await run_refold(runtime.entities, runtime.mover, "order", RefoldSettings())
         assert [each.code for each in refold.gaps] == ["journal.compacted"]
         if runtime.store.journal_feed is not None:
