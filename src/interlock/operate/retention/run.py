@@ -50,8 +50,8 @@ from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 
 LEASE = "retention"
-LEASE_MS = 60_000
-"""How long a run that was killed keeps others away."""
+LEASE_MS = 15_000
+"""How long a run that was killed keeps others away. It is extended with each batch, and while a run waits."""
 
 LIVING = "living"
 """The folder of an archive with the removed entries of entities that were alive; each month has another."""
@@ -86,7 +86,8 @@ class RetentionRun:
 
     `rate` is the number of entities per second that is not exceeded. None: after each batch the run waits as long as
     the batch took. `open_archive` opens the archives that rules name, and owns them. `before_prune` is the hook for
-    what must be destroyed with an entity, such as the key of its personal data. `who` and `reason` are recorded.
+    what must be destroyed with an entity, such as the key of its personal data. `who` and `reason` are recorded. A run
+    that was killed keeps others away for `lease_ms`.
 
     Raises UsageError for a store that removes nothing (`retention.store`), an invalid rate, and an archive that cannot
     be opened.
@@ -103,6 +104,7 @@ class RetentionRun:
         before_prune: BeforePrune | None = None,
         who: str = "",
         reason: str | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         if runtime.store.retention is None:
             hint = "use memory:, file:, sqlite: or postgresql:"
@@ -122,6 +124,7 @@ class RetentionRun:
         self._before_prune = before_prune
         self._owner = runtime.clock.token()
         self._lease: Lease | None = None
+        self._lease_ms = lease_ms
         self._saved: dict[str, set[tuple[str, str]]] = {}
         self._now_ms = 0
         self._unread_ms: int | None = None
@@ -160,11 +163,13 @@ class RetentionRun:
         leases, now_ms = self._runtime.store.leases, self._runtime.clock.now_ms()
         if leases is None:
             return
-        self._lease = await leases.acquire_lease(LEASE, owner=self._owner, now_ms=now_ms, until_ms=now_ms + LEASE_MS)
+        self._lease = await leases.acquire_lease(
+            LEASE, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms
+        )
         if self._lease is None:
             message = "another process runs retention on this store"
             raise UnavailableError(
-                message, code="retention.running", hint="wait for it; a dead one loses its lease in 60 s"
+                message, code="retention.running", hint="wait for it; a dead one loses its lease after some seconds"
             )
 
     async def _finish_earlier(self) -> None:
@@ -186,8 +191,10 @@ class RetentionRun:
     async def _pace(self, entities: int, took_ms: float) -> None:
         """Rule 3."""
         wait_ms = took_ms if self._rate is None else entities * 1_000 / self._rate - took_ms
-        if isfinite(wait_ms) and wait_ms > 0:
-            await self._runtime.clock.sleep_ms(wait_ms)
+        while isfinite(wait_ms) and wait_ms > 0:
+            await self._runtime.clock.sleep_ms(min(wait_ms, self._lease_ms / 3))
+            await self._extend_lease()
+            wait_ms -= self._lease_ms / 3
 
     # Ended entities
 
