@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock.assemble.archives import Archives
 from interlock.errors import CompactedError, PrunedError, UnavailableError, UsageError
-from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.limits import KEY_WINDOW_MS, RETENTION_INTERVAL_MS
 from interlock.observe.feed import feed
 from interlock.operate.retention.needs import LEGAL_HOLD
 from interlock.operate.retention.record import heads_digest
@@ -475,6 +475,21 @@ async def test_the_worker_follows_the_charts(url: str) -> None:
         report = await RetentionWorker(runtime).run_once()
         assert report is not None
         assert dict(report.done) == {"pruned": 1}, "the record of the first run"
+
+
+async def test_a_runtime_that_runs_effects_follows_its_charts(tmp_path: Path) -> None:
+    clock, url = VirtualClock(), f"sqlite:///{tmp_path}/x.db"
+    async with opened(url, clock) as runtime:
+        await _pay(runtime, "order/1", "order/2")
+        await clock.advance(91 * DAY_MS)
+    async with opened(url, clock, work=True) as runtime:
+        await clock.advance(2 * RETENTION_INTERVAL_MS)
+        for _ in range(100):
+            if not (await runtime.list(EntityQuery(kind="order"))).rows:
+                break
+            await clock.settle()
+        with pytest.raises(PrunedError):
+            await runtime.state("order/1")
 
 
 def test_a_rule_that_loses_keys_is_refused() -> None:
