@@ -31,7 +31,7 @@ class Tombstone(Struct, frozen=True, omit_defaults=True):
 
 
 class JournalBase(Struct, frozen=True):
-    """Where a compacted journal begins: after `version`, whose record has the hash `head`, with this snapshot.
+    """Where a compacted journal starts: after `version`, whose record has the hash `head`, with this snapshot.
 
     `digest` is the hash over the heads of all records that were removed. `time_ms` is the time of that record,
     `created_ms` that of the first one.
@@ -95,7 +95,7 @@ class Retention(Protocol):
         """Return the tombstone of a pruned entity; None if it was not pruned."""
 
     async def journal_base(self, entity: str) -> JournalBase | None:
-        """Return where a compacted journal begins; None if it was not compacted."""
+        """Return where a compacted journal starts; None if it was not compacted."""
 
     async def reclaim(self, *, pages: int) -> int:
         """Return free space to the file system, in a bounded step; return how much was done, 0 when nothing is left.

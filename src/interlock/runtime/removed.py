@@ -18,7 +18,7 @@ async def missing_entity(store: Store, entity: str) -> NotFoundError:
 
 
 async def beginning(store: Store, error: CompactedError, entity: str) -> JournalBase:
-    """Return where a journal begins that cannot be read from its start. Raises the error if that is unknown."""
+    """Return where a journal starts that cannot be read from its start. Raises the error if that is unknown."""
     found = None if store.retention is None else await store.retention.journal_base(entity)
     if found is None:
         raise error

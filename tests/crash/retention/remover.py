@@ -1,6 +1,6 @@
 """A process that prunes and compacts a store, and is killed in the middle.
 
-Faults, for the controls: `hold` ignores legal holds; `base` begins each compacted journal with the snapshot of another
+Faults, for the controls: `hold` ignores legal holds; `base` starts each compacted journal with the snapshot of another
 version.
 """
 

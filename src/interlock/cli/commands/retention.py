@@ -136,7 +136,7 @@ def compact(
 ) -> int:
     """Removes entries of living entities that are older than `retention.entries` of their chart says.
 
-    Each journal is verified and replayed; then it begins with a snapshot. The chain of hashes goes on, and the state
+    Each journal is verified and replayed; then it starts with a snapshot. The chain of hashes goes on, and the state
     before the snapshot cannot be shown any more. Entries stay that a timer, an invoke, a saga or open work needs.
     Clients can use the store meanwhile. After an interruption run the same command again. Exit code 1 if entries stay.
     """

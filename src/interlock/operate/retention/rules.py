@@ -16,7 +16,7 @@ Done = Literal["pruned", "would_prune", "compacted", "would_compact", "kept"]
 
 
 class RetentionRule(Struct, frozen=True, kw_only=True):
-    """How long the entities of a kind are kept after they ended, and entries of living ones; None: for ever.
+    """How long the entities of a kind are kept after they ended, and entries of living ones; None: without limit.
 
     With `archive`, an address such as file:///var/archive, a copy is made before anything is removed. A compaction
     removes `entries_min` entries at least.

@@ -29,7 +29,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.limits import RETENTION_BATCH, RETENTION_PAGES, RETENTION_ROWS
+from interlock.model.limits import CONFLICT_RETRIES_MAX, RETENTION_BATCH, RETENTION_PAGES, RETENTION_ROWS
 from interlock.model.snapshot import Snapshot
 from interlock.operate.retention.needs import (
     last_free_version,
@@ -406,9 +406,15 @@ class RetentionRun:
             raise ConflictError(message, code="archive.head")
 
     async def _compact_one(self, found: _Compaction) -> RetentionResult:
-        base = found.base
+        base, newest = found.base, found.newest
         try:
-            removal = await self._store.compact(base, newest=found.newest, rows=RETENTION_ROWS)
+            removal = await self._store.compact(base, newest=newest, rows=RETENTION_ROWS)
+            for _ in range(CONFLICT_RETRIES_MAX):  # its senders go on meanwhile
+                fresh = await load_uncached(self._runtime, base.entity) if removal.blocked == "changed" else None
+                if fresh is None or fresh.version == newest.version:
+                    break
+                newest = fresh
+                removal = await self._store.compact(base, newest=newest, rows=RETENTION_ROWS)
             if removal.blocked is not None:
                 return RetentionResult(base.entity, "kept", base.version, reason=removal.blocked)
             removal = await self._remove(removal, base.entity)

@@ -75,7 +75,8 @@ class Tombstones:
             raise unavailable(address.entity, "read", error) from error
         finally:
             if file >= 0:
-                fs.close(file)
+                with contextlib.suppress(OSError):
+                    fs.close(file)
         try:
             return _tombstones.decode(data)
         except msgspec.MsgspecError as error:
@@ -101,6 +102,9 @@ class Tombstones:
         fs, count = self._fs, 0
         try:
             with open_shard(fs, address.resources, address.shard) as shard:
+                if address.name + REMOVED not in fs.names(shard):
+                    return 0
+                self._io.flush(address, fs.sync_directory, shard, f"{address.shard}/")  # the renaming, before any file
                 try:
                     directory = fs.open_directory(shard, address.name + REMOVED)
                 except FileNotFoundError:
@@ -111,7 +115,8 @@ class Tombstones:
                             fs.unlink(directory, name)
                             count += 1
                 finally:
-                    fs.close(directory)
+                    with contextlib.suppress(OSError):
+                        fs.close(directory)
                 with contextlib.suppress(FileNotFoundError):
                     fs.remove_directory(shard, address.name + REMOVED)
         except OSError as error:

@@ -152,7 +152,7 @@ def find_tombstone(sql: Statements, tenant: str, entity: str) -> Questions[Tombs
 
 
 def find_base(sql: Statements, tenant: str, entity: str) -> Questions[JournalBase | None]:
-    """Return where the journal of an entity begins. Raises CorruptionError when the row cannot be decoded."""
+    """Return where the journal of an entity starts. Raises CorruptionError when the row cannot be decoded."""
     rows = yield Ask(sql.journal_base, (tenant, *split_entity(entity)))
     if not rows:
         return None
@@ -160,6 +160,6 @@ def find_base(sql: Statements, tenant: str, entity: str) -> Questions[JournalBas
     try:
         snapshot = decode_snapshot(body)
     except msgspec.MsgspecError as error:
-        message = f"cannot decode the snapshot at which the journal of `{entity}` begins: {error}"
+        message = f"cannot decode the snapshot at which the journal of `{entity}` starts: {error}"
         raise CorruptionError(message, code="entity.row") from error
     return JournalBase(entity, version, head, snapshot, *rest)
