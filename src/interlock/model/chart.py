@@ -235,7 +235,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long ended entities and entries of living ones are kept; None: without limit. `archive`: a copy goes there."""
+    """How long ended entities, and entries of living ones, are kept (None: no limit). `archive`: a copy goes there."""
 
     ended_ms: int | None = None
     entries_ms: int | None = None

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from interlock.ports.retention import Tombstone
+from interlock.stores.sqlite.prefix import APPLICATION_ID
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.testing.store_suite.samples import SampleEntity
 
@@ -55,7 +56,7 @@ async def test_a_file_of_an_earlier_release_keeps_its_pages_until_it_is_converte
     path = tmp_path / "x.db"
     with closing(sqlite3.connect(path)) as connection:  # as earlier releases left it
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA application_id = 1229869132")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     store = open_store(f"sqlite:///{path}")
     await _fill_and_prune(store)
     full, free = _pages(path)
