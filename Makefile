@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance evolve retention fmt docs lint types imports tidy fuzz torture torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance evolve retention fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -129,11 +129,14 @@ tidy: $(READY) ## check the style guide
 conformance: $(READY) node ## run the published suites; writes docs/conformance.md
 	@$(RUN) tests/conformance/report.py $(ARGS)
 
-fuzz: $(READY) ## fuzz the expression language with a million inputs
-	@$(RUN) tests/properties/expression_fuzz.py --count 1000000 $(ARGS)
+fuzz: $(READY) ## fuzz seven parsers with a million inputs each; ARGS='--count 20000 --only yaml' for less
+	@$(RUN) -m tests.fuzz --count 1000000 $(ARGS)
 
 torture: $(READY) ## run all crash tests on every store, with a table of results; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash
+
+audit-bytes: $(READY) ## change a byte of an audit of 100,000 entries at 200 places, and verify; ENTRIES=2000 POSITIONS=20 for less
+	@$(RUN) -m tests.crash.audit_bytes --entries $(or $(ENTRIES),100000) --positions $(or $(POSITIONS),200)
 
 torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
 	@$(RUN) -m tests.crash.kills.fork_storm $(or $(FORKS),100)

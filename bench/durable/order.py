@@ -125,6 +125,7 @@ class Meter:
             "seconds": wall,
             "cpu_us": 1e6 * own / steps,
             "server_cpu_us": 1e6 * servers / steps,
+            "all_cpu_us": 1e6 * (own + servers) / steps,
             "p50_ms": 1e3 * ordered[answers // 2],
             "p99_ms": 1e3 * ordered[min(answers - 1, answers * 99 // 100)],
         }

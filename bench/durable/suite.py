@@ -56,6 +56,8 @@ COMMANDS: dict[str, Command] = {
     "dbos-postgres": Command(module="dbos_orders", way="postgres", server="postgres", events=60, orders=64, whole=64),
     "restate": Command(module="restate_orders", way="object", server="restate", events=100, orders=100, whole=64),
     "temporal": Command(module="temporal_orders", way="update", server="temporal", events=40, orders=48, whole=48),
+    "temporal-by-hand": Command(module="temporal_orders", way="by-hand", server="temporal", events=40, orders=48),
+    "interlock-temporal": Command(module="interlock_temporal", way="temporal", server="temporal", events=40, orders=48),
 }
 """Every engine, in the order of the tables. Slow engines do less in a round; the number is shown."""
 
@@ -197,6 +199,11 @@ def _flat(run: Run) -> Found:
 
 
 GOALS = (
+    Goal(
+        "Temporal, 64 callers: CPU of a step, with the server, to a workflow by hand",
+        "<= 1.1x",
+        ratio("fleet", "interlock-temporal", "temporal-by-hand", "all_cpu_us", form=",.0f", unit="us"),
+    ),
     Goal("files, one caller, to raw write + fdatasync", ">= 0.85x", _rates("seq1", "interlock-file", "raw-file")),
     Goal(
         "SQLite, one caller, to a raw insert per transaction",

@@ -19,7 +19,7 @@ import msgspec
 import interlock
 from bench.http.load import HALF, Answer, Question, hot_entity, own_entity
 from bench.measure import ROOT, PeerUnavailableError, environment, last_error
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 
 CHART = ROOT / "bench" / "charts" / "parcel.interlock.yaml"
 BEARER = "ilk_of_the_load"

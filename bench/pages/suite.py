@@ -18,7 +18,7 @@ from bench.http.servers import BEARER, Running
 from bench.measure import ROOT, Measurement, PeerUnavailableError, file_system, report, run_module, stores_folder
 from bench.results import Figure, Line, Run
 from bench.suite import Column, Found, Goal, Suite, Workload
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 
 CHART = ROOT / "bench" / "pages" / "order.yaml"
 LARGEST = 10_000_000

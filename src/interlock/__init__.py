@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
+    from interlock.model.visible import VisibleSnapshot as VisibleSnapshot
     from interlock.observe.notebook import show
     from interlock.operate.migrations.migration import Migration
     from interlock.operate.migrations.record import pause_migration, resume_migration
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from interlock.runtime.shadow_run import ShadowRun
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
+    from interlock.trust.visibility import VisibleEntry as VisibleEntry
+    from interlock.trust.visibility import VisibleReceipt as VisibleReceipt
 
     __version__: str = _version("interlock")
 
@@ -137,6 +140,9 @@ _HOMES = {
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
+    "VisibleEntry": "interlock.trust.visibility",
+    "VisibleReceipt": "interlock.trust.visibility",
+    "VisibleSnapshot": "interlock.model.visible",
     "build": "interlock.definition.builder.namespace:",
     "connect": "interlock.assemble.runtimes",
     "consume": "interlock.assemble.runtimes",
@@ -215,6 +221,9 @@ __all__ = (
     "UsageError",
     "Verification",
     "VerificationProblem",
+    "VisibleEntry",
+    "VisibleReceipt",
+    "VisibleSnapshot",
     "__version__",
     "build",
     "connect",

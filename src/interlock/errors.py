@@ -72,7 +72,8 @@ class Diagnostic:
 class InterlockError(Exception):
     """Base class of every exception that Interlock raises.
 
-    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it.
+    `code` is stable and dotted. `hint` names the fix, or is None. `is_recorded`: the audit has a row about it, or
+    needs none.
     """
 
     code = "interlock"
@@ -180,7 +181,7 @@ class ConflictError(InterlockError):
 class UnavailableError(InterlockError):
     """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged.
 
-    `retry_after_ms` is when, if that is known.
+    `retry_after_ms` is how long to wait, if that is known.
     """
 
     code = "unavailable"

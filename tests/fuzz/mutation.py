@@ -5,8 +5,8 @@ Everything is drawn from one `random.Random`.
 
 from __future__ import annotations
 
-import copy
 import json
+import pickle
 import re
 from collections.abc import Sequence
 from random import Random
@@ -173,7 +173,7 @@ class Mutator:
 
     def value(self, value: Any) -> Any:
         """Return a copy of a JSON value after one to four mutations of its nodes."""
-        value = copy.deepcopy(value)
+        value = _copied(value)
         for _ in range(self.random.choice((1, 1, 1, 2, 2, 3, 4))):
             value = self._mutate_value(value)
         return value
@@ -194,7 +194,7 @@ class Mutator:
         elif kind == 6:
             other, place = random.choice(places)
             if other is not holder or place != key:
-                holder[key] = copy.deepcopy(other[place])
+                holder[key] = _copied(other[place])
         elif kind == 7:
             holder[key] = deep(random, random.choice((1, 2, 30, 70, 150)))
         elif kind == 8 and isinstance(holder, dict):
@@ -204,7 +204,7 @@ class Mutator:
         return root
 
     def _leaf(self) -> Any:
-        return self.word() if self.random.random() < 0.4 else copy.deepcopy(self.random.choice(VALUES))
+        return self.word() if self.random.random() < 0.4 else _copied(self.random.choice(VALUES))
 
     # Bytes
 
@@ -227,6 +227,11 @@ class Mutator:
             else:
                 del found[at:]
         return bytes(found)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of a JSON value; `deepcopy` takes ten times as long."""
+    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def encoded(text: str) -> bytes:

@@ -16,14 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import interlock
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 
 ROOT = Path(__file__).parents[2]
 KEY = "ilk_of_a_normal_client"
@@ -58,14 +58,17 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *, descriptors: int | None = None) -> Iterator[Server]:
-    """A server on a store in this folder, within this limit of descriptors."""
-    (folder / "lamp.yaml").write_text(CHART, encoding="utf-8")
+def serving(
+    folder: Path, *, descriptors: int | None = None, rights: Sequence[str] = ("read",), chart: str = CHART
+) -> Iterator[Server]:
+    """A server on a store in this folder, within this limit of descriptors. The rights are those of `KEY`."""
+    (folder / "lamp.yaml").write_text(chart, encoding="utf-8")
     keys = folder / "keys.toml"
-    keys.write_text(f'[[key]]\nid = "ada"\nsha256 = "{key_digest(KEY)}"\nrights = ["read"]\n', encoding="utf-8")
+    table = f'id = "ada"\nsha256 = "{key_digest(KEY)}"\nroles = ["clerk"]\nrights = {json.dumps(list(rights))}\n'
+    keys.write_text(f"[[key]]\n{table}", encoding="utf-8")
     keys.chmod(0o600)
     store = f"sqlite:///{folder}/lamps.db"
-    with interlock.open(store, charts=[interlock.loads(CHART)]).blocking() as lamps:
+    with interlock.open(store, charts=[interlock.loads(chart)]).blocking() as lamps:
         lamps.create("lamp/a")
     command = [sys.executable, "-m", "interlock", "serve", store, "--chart", "lamp.yaml", "--port", "0"]
     command += ["--key-file", "keys.toml"]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import interlock
 from bench.durable.engines.interlock_work import Demo, Errands
 from bench.durable.order import Line, Place, Runner
+from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
 from interlock.ports.clock import SystemClock
@@ -33,8 +34,8 @@ CHART = interlock.load(Path(__file__).resolve().parents[2] / "charts" / "shipmen
 class Orders:
     """Orders on a store of Interlock."""
 
-    def __init__(self, url: str) -> None:
-        self._opening: PendingRuntime = interlock.open(url, charts=[CHART])
+    def __init__(self, url: str, *, chart: BoundChart[Any] = CHART) -> None:
+        self._opening: PendingRuntime = interlock.open(url, charts=[chart])
         self._runtime: Runtime | None = None
 
     async def start(self) -> None:

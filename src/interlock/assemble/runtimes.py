@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from interlock.effects.retry import HandlerDefaults
     from interlock.kernel.step import Kernel
     from interlock.ports.admission import AdmissionGate
+    from interlock.ports.authorizer import Authorizer
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
+    from interlock.ports.engine import Engine
+    from interlock.ports.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
@@ -49,6 +52,8 @@ class RuntimeOptions:
     key_prefix: str = ""
     handler_defaults: HandlerDefaults | None = None
     upgrade: UpgradePolicy = "pinned"
+    authorizer: Authorizer | None = None
+    keyring: Keyring | str | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -58,6 +63,10 @@ class RuntimeOptions:
         if self.upgrade not in ("pinned", "safe"):
             message = f"unknown upgrade policy {self.upgrade!r:.40}"
             raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
+        if self.authorizer is not None and not callable(getattr(self.authorizer, "decide", None)):
+            message = f"the authorizer must have the method `decide`, got {self.authorizer!r:.60}"
+            hint = "write a class with `is_async` and `decide`; see interlock.ports.authorizer"
+            raise UsageError(message, code="authorizer.malformed", hint=hint)
         if not _is_prefix(self.key_prefix):
             hint = f"use a string of at most {KEY_PREFIX_BYTES_MAX} bytes, such as eu/"
             raise UsageError(f"key_prefix={self.key_prefix!r:.80} is invalid", code="key.prefix", hint=hint)
@@ -76,7 +85,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    authorizer: Authorizer | None = None,
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -100,6 +111,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
     handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
+
+    An `authorizer` (`interlock.ports.authorizer`) decides who may send, create and read in place of the roles and
+    permits of the charts.
 
     With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
     command, instead of being upgraded; a SQLite file is not created. Memory and files have no schema to upgrade.
@@ -139,6 +153,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        authorizer=authorizer,
+        keyring=keyring,
     )
     opener = store_opener(url)
     return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
@@ -157,7 +173,9 @@ def connect(
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
     upgrade: UpgradePolicy = "pinned",
+    authorizer: Authorizer | None = None,
     migrate: bool = True,
+    keyring: Keyring | str | None = None,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -182,7 +200,9 @@ def connect(
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
         upgrade=upgrade,
+        authorizer=authorizer,
         migrate=migrate,
+        keyring=keyring,
     )
     return pending.blocking()
 
@@ -322,6 +342,7 @@ class PendingRuntime:
             raise UsageError("this runtime is not open yet", code="runtime.not_open", hint=hint)
 
     async def _runtime(self) -> Runtime:
+        from interlock.assemble.vaults import open_vault
         from interlock.ports.clock import SystemClock
         from interlock.runtime.chart_registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
@@ -338,8 +359,25 @@ class PendingRuntime:
             except BaseException:
                 await store.close()
                 raise
+        try:
+            vault = await open_vault(
+                store, self._kernels, options.keyring, clock, is_lasting=not self.url.startswith("memory:")
+            )
+        except BaseException:
+            await store.close()
+            raise
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
-        runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
+        runtime = Runtime(
+            store,
+            charts,
+            clock,
+            gate,
+            messages=messages,
+            models=self._models,
+            upgrade=options.upgrade,
+            authorizer=options.authorizer,
+            vault=vault,
+        )
         try:
             await runtime.declare_indexes()
             await self._check_promises(runtime)
@@ -366,6 +404,9 @@ class PendingRuntime:
         from interlock.runtime.worker.worker import Worker
 
         options, keeps_work = self._options, runtime.store.work is not None
+        if runtime.store.engine is not None:
+            await self._start_engine(runtime, runtime.store.engine)
+            return
         if options.bus is not None and not keeps_work:
             hint = "use another store, such as sqlite:, or open the runtime without a bus"
             raise UsageError("this store cannot keep messages for a bus", code="store.work", hint=hint)
@@ -389,6 +430,26 @@ class PendingRuntime:
             self._warn_of_missing_handlers()
             await worker.start()
             runtime.on_close(worker.stop)
+
+    async def _start_engine(self, runtime: Runtime, engine: Engine) -> None:
+        """Run entities and effects in this process, for an engine. Raises UsageError for what no engine can do."""
+        from interlock.ports.engine import EngineWorker, check_engine
+
+        options = self._options
+        check_engine(self._kernels, bus=options.bus is not None, moves=options.upgrade != "pinned")
+        if options.work is False:
+            return
+        self._warn_of_missing_handlers()
+        worker = EngineWorker(
+            self._kernels,
+            self._handlers,
+            self._cpu_handlers,
+            self._heartbeats,
+            self._defaults,
+            options.lease_ms,
+            options.key_prefix,
+        )
+        runtime.on_close(await engine.start_worker(worker))
 
     def _warn_of_missing_handlers(self) -> None:
         """Log, once for each kind, the names that no function is registered for: this process leaves their work."""

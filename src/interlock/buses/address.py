@@ -140,12 +140,13 @@ def missing_extra(error: ModuleNotFoundError, package: str, extra: str) -> Missi
     return MissingExtraError(message, code=f"extra.{extra}", hint=f"pip install 'interlock[{extra}]'")
 
 
-def wire_id(message: Message) -> str:
+def wire_id(message: Message, *, safe: str = "/:#") -> str:
     """Return the id of a message on a bus, as a header can carry it: it includes the source, and has no full stop.
 
-    An id that is longer than AMQP allows is replaced by a digest: cut off, two messages would have one id.
+    `safe` are the characters besides letters, digits and `_~-` that are not percent-encoded. An id that is longer than
+    AMQP allows is replaced by a digest: cut off, two messages would have one id.
     """
-    text = quote(f"{message.source}#{message.id}", safe="/:#").replace(".", "%2E")
+    text = quote(f"{message.source}#{message.id}", safe=safe).replace(".", "%2E")
     return text if len(text) <= ID_BYTES_MAX else blake2b(text.encode(), digest_size=32).hexdigest()
 
 

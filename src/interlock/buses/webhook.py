@@ -1,8 +1,11 @@
 """Messages to an HTTP endpoint, signed by Standard Webhooks: `https://hooks.example/orders`.
 
-Rule 1: a message is a POST of its CloudEvent with `webhook-id`, `webhook-timestamp` and `webhook-signature`. The secret
-is never part of an address: it is in the environment, in INTERLOCK_WEBHOOK_SECRET or, with `#secret=NAME`, in NAME, as
-`whsec_<base64>`. Several, separated by spaces, all sign, so that a secret can be replaced without interruption.
+Rule 1: a message is a POST of its CloudEvent with `webhook-id`, `webhook-timestamp` and `webhook-signature`. The id is
+percent-encoded, so that no byte can move between id, time and body. It is signed when it is sent, not when it is
+stored: one that waited for an hour would be too old. The secret is never part of an address. It is in the environment,
+in INTERLOCK_WEBHOOK_SECRET or, with `#secret=NAME`, in NAME, as `whsec_<base64>` (shared) or `whsk_<base64>` (Ed25519);
+several are separated by spaces. Or, with `#keys=FILE`, in a file (`signing_keys`), where each has its time. All that
+are valid sign, so that a secret can be replaced without interruption.
 Rule 2: https only, or http to this machine. Redirects are not followed, proxies not used, credentials not sent. Only
 public addresses are contacted (`ssrf_guard`), unless the webhook's address says `#private=1`.
 Rule 3: 2xx means sent; 410 and 413 that the message is never accepted; 429, 502, 503, 504 and no response that the
@@ -13,22 +16,21 @@ Rule 4: an attempt takes `SECONDS` at most, however slowly the endpoint responds
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import re
 import socket
-from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import ip_address
+from pathlib import Path
 from ssl import SSLError, create_default_context
 from threading import Event as Signal
 from threading import Timer, local
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.buses.address import malformed_address, wire_id
+from interlock.buses.signing_keys import FixedKeys, SigningKeyFile, SigningKeys
 from interlock.buses.ssrf_guard import PRIVATE_HINT, connect_public, is_public
 from interlock.errors import (
     DeniedError,
@@ -39,6 +41,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
+from interlock.model.webhook_signature import SigningKey, parse_key, sign
 from interlock.ports.clock import SystemClock
 from interlock.ports.threads import THREADS, in_thread_or_here, start_thread
 
@@ -51,9 +54,6 @@ RESPONSE_BYTES_MAX = 65_536
 
 CONNECTIONS_MAX = 8
 """Connections to the endpoint: it is an application, not a broker."""
-
-SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
-"""The length of a secret, by Standard Webhooks."""
 
 _UNREACHABLE = frozenset({429, 502, 503, 504})
 _TARGET = re.compile(r"[!-~]*")
@@ -73,7 +73,7 @@ def open_bus(url: str) -> WebhookBus:
         (host or "").encode("idna")  # as it is resolved: an empty or too long label raises
     except ValueError:
         raise malformed_address(EXAMPLE) from None
-    if not host or set(options) - {"secret", "private"} or options.get("private", "0") not in {"0", "1"}:
+    if not host or set(options) - {"secret", "private", "keys"} or options.get("private", "0") not in {"0", "1"}:
         raise malformed_address(EXAMPLE)
     if _TARGET.fullmatch(parts.path + parts.query) is None:
         hint = "percent-encode spaces and characters outside ASCII"
@@ -88,39 +88,25 @@ def open_bus(url: str) -> WebhookBus:
     if not private and _is_refused(host):
         message = f"`{host}` is not a public address"
         raise UsageError(message, code="bus.private", hint=PRIVATE_HINT)
+    if "keys" in options:
+        if "secret" in options:
+            raise UsageError("`#keys=` and `#secret=` exclude each other", code="bus.address", hint="name one of them")
+        return WebhookBus(parts, SigningKeyFile(Path(options["keys"])), private=private)
     name = options.get("secret", SECRET_VARIABLE)
     if _NAME.fullmatch(name) is None:
         message = "`#secret=` must be the name of an environment variable, not the secret itself"
         raise UsageError(message, code="bus.secret", hint="export the secret, and write the name of its variable")
-    return WebhookBus(parts, secrets_of(os.environ.get(name, ""), name), private=private)
+    return WebhookBus(parts, FixedKeys(keys_of(os.environ.get(name, ""), name)), private=private)
 
 
-def secrets_of(text: str, name: str = "") -> tuple[bytes, ...]:
-    """Return the secrets in a text, separated by spaces. The UsageError for an invalid one never shows it."""
-    found = []
-    for each in text.split():
-        try:
-            secret = b64decode(each.removeprefix("whsec_"), validate=True)
-        except ValueError:
-            secret = b""
-        if not SECRET_BYTES_MIN <= len(secret) <= SECRET_BYTES_MAX:
-            message = (
-                f"a secret in {name or 'the text'} must be {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes in base64"
-            )
-            raise UsageError(message, code="bus.secret", hint="create one with `openssl rand -base64 32`")
-        found.append(secret)
-    if not found:
+def keys_of(text: str, name: str = "") -> tuple[SigningKey, ...]:
+    """Return the keys in a text, separated by spaces. The UsageError for an invalid one never shows it."""
+    found = tuple(parse_key(each, name or "the text") for each in text.split())
+    if not any(each.signs for each in found):
         raise UsageError(
             f"the environment variable {name} has no secret", code="bus.secret", hint=f"export {name}=whsec_..."
         )
-    return tuple(found)
-
-
-def signature(secrets: tuple[bytes, ...], message_id: str, seconds: int, body: bytes) -> str:
-    """Return the header `webhook-signature`: one `v1` for each secret."""
-    signed = f"{message_id}.{seconds}.".encode() + body
-    found = (hmac.new(secret, signed, sha256).digest() for secret in secrets)
-    return " ".join(f"v1,{b64encode(each).decode()}" for each in found)
+    return found
 
 
 def _is_loopback(host: str) -> bool:
@@ -141,9 +127,9 @@ def _is_refused(host: str) -> bool:
 class WebhookBus:
     """An HTTP endpoint. `private`: its address may be private."""
 
-    def __init__(self, parts: SplitResult, secrets: tuple[bytes, ...], *, private: bool = False) -> None:
+    def __init__(self, parts: SplitResult, keys: SigningKeys, *, private: bool = False) -> None:
         self._parts = parts
-        self._secrets = secrets
+        self._keys = keys
         self._private = private
         self._context = create_default_context() if parts.scheme == "https" else None
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -168,14 +154,14 @@ class WebhookBus:
 
     def _post(self, message: Message) -> int:
         """Return the status of one POST. It blocks, in a thread of the pool, on the connection of that thread."""
-        body, message_id = encode_message(message), wire_id(message)
+        body, message_id = encode_message(message), wire_id(message, safe="")
         seconds = self._clock.now_ms() // 1000
         headers = {
             "Content-Type": CONTENT_TYPE,
             "User-Agent": "interlock",
             "webhook-id": message_id,
             "webhook-timestamp": str(seconds),
-            "webhook-signature": signature(self._secrets, message_id, seconds, body),
+            "webhook-signature": self._sign(message_id, seconds, body),
         }
         is_new = getattr(self._own, "connection", None) is None
         try:
@@ -185,22 +171,31 @@ class WebhookBus:
                 raise
             return self._request(body, headers)  # the endpoint had closed the kept connection
 
+    def _sign(self, message_id: str, seconds: int, body: bytes) -> str:
+        """Return the signatures. Raises DeniedError if no key is valid now: an unsigned message is never sent."""
+        found = sign(self._keys.current(), message_id, seconds, body)
+        if not found:
+            hint = "`interlock keys rotate --signing FILE` adds a secret to a file"
+            raise DeniedError(f"no secret for {self._place} is valid now", code="bus.unsigned", hint=hint)
+        return found
+
     def _request(self, body: bytes, headers: dict[str, str]) -> int:
         connection = self._connection()
-        late = Signal()
-        timer = Timer(SECONDS, _cut, (connection, late))
+        attempt = _Attempt()
+        timer = Timer(SECONDS, attempt.cut)
         timer.daemon = True
         start_thread(timer)
         keep = False
         try:
             if connection.sock is None:
-                self._connect(connection, late)
-            if late.is_set():  # there was no socket to close yet
+                self._connect(connection, attempt.late)
+            attempt.socket = connection.sock
+            if attempt.late.is_set():  # there was no socket to close yet
                 raise TimeoutError(SECONDS)
             connection.sock.settimeout(SECONDS)
             connection.request("POST", self._target, body, headers)
             response = connection.getresponse()
-            if late.is_set():  # headers that were cut off look complete
+            if attempt.late.is_set():  # headers that were cut off look complete
                 raise TimeoutError(SECONDS)
             keep = _is_complete(response)
             return response.status
@@ -273,8 +268,20 @@ def _is_complete(response: HTTPResponse) -> bool:
     return len(rest) <= RESPONSE_BYTES_MAX and not response.will_close
 
 
-def _cut(connection: HTTPConnection, late: Signal) -> None:
-    """End an attempt that takes too long: shutting the socket down wakes the thread that waits on it."""
-    late.set()
-    with suppress(OSError, AttributeError):
-        connection.sock.shutdown(socket.SHUT_RDWR)
+class _Attempt:
+    """One attempt, which a timer ends when it takes too long.
+
+    It has the socket itself: a connection forgets its own as soon as the endpoint says that it will close it, and the
+    rest of the response could then take as long as the endpoint likes.
+    """
+
+    def __init__(self) -> None:
+        self.late = Signal()
+        self.socket: socket.socket | None = None
+
+    def cut(self) -> None:
+        """End the attempt: shutting the socket down wakes the thread that waits on it."""
+        self.late.set()
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)

@@ -8,9 +8,7 @@ Rule 3: every error names the file and the fix.
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from interlock.errors import NotFoundError, UsageError
 from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import nearest
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, PAYLOAD_BYTES_MAX
+from interlock.ports.replaced_file import replace_file
 
 STDIN = "-"
 
@@ -137,29 +136,6 @@ def write_bytes(path: Path, data: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or a pipe cannot be replaced
         else:
-            _replace(path.resolve(), data)  # a link keeps its target
+            replace_file(path.resolve(), data)  # a link keeps its target
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error  # with the name that the caller gave
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """Write a temporary file, flush, rename. On any error the target is unchanged."""
-    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The umask of this process; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -28,6 +28,7 @@ from interlock.model.diagnostics import suggestion
 
 COMMANDS = {
     "archive": ("interlock.cli.commands.maintenance:archive", "Move journals of ended entities to an archive"),
+    "audit": ("interlock.cli.commands.audit:audit", "Export and verify the audit; write signed checkpoints"),
     "bundle": ("interlock.cli.commands.bundle:bundle", "Copy one entity with its journal to a file, or from it"),
     "can": ("interlock.cli.commands.entity:can", "List accepted events, and why others are not"),
     "check": ("interlock.cli.commands.check:check", "Check definitions for errors and likely mistakes"),
@@ -41,8 +42,11 @@ COMMANDS = {
     "doctor": ("interlock.cli.commands.doctor:doctor", "Diagnose this machine and a store"),
     "draw": ("interlock.cli.commands.draw:draw", "Draw a chart as a picture or as diagram text"),
     "effects": ("interlock.cli.commands.effects:effects", "List, retry or drop effects, timers and messages"),
+    "erase": ("interlock.cli.commands.erase:erase", "Erase the personal data of an entity"),
     "fmt": ("interlock.cli.commands.convert:fmt", "Format YAML definitions"),
     "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity"),
+    "keys": ("interlock.cli.commands.keys:keys", "Create, list, rotate and revoke API keys"),
+    "keyring": ("interlock.cli.commands.keyring:keyring", "Create and rotate the keys of personal data"),
     "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag"),
     "new": ("interlock.cli.commands.new:new", "Create a project with a chart, handlers and a test"),
     "prune": ("interlock.cli.commands.retention:prune", "Remove entities that ended long ago"),
@@ -66,6 +70,12 @@ COMMANDS = {
 """Every command: its module and function, and its help line."""
 
 SUBCOMMANDS = {
+    "audit": {
+        "export": "Print every attempt as JSON Lines or CSV",
+        "verify": "Verify the audit, the journals and the checkpoints",
+        "checkpoint": "Write a signed checkpoint, or one every minute",
+        "key": "Create the key of checkpoints",
+    },
     "bundle": {
         "export": "Write an entity, its children and their definitions to a file",
         "import": "Write the entities of a bundle to a store",
@@ -73,6 +83,7 @@ SUBCOMMANDS = {
     "db": {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
+        "grants": "Print the SQL for a role that cannot change the audit",
         "tenants": "List tenants",
         "restored": "Raise the restore epoch, after a restore from an older copy",
         "messages": "Show whether entries are published, or stop it",
@@ -89,10 +100,21 @@ SUBCOMMANDS = {
         "drop": "Remove an index",
         "status": "Show indexes and their progress",
     },
+    "keyring": {
+        "init": "Create a keyring in a file",
+        "rotate": "End an epoch: wrap all data keys again, and destroy older master keys",
+        "status": "Show the epochs, and how many data keys each wraps",
+    },
     "effects": {
         "ls": "List pending work",
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
+    },
+    "keys": {
+        "create": "Create a key and print it",
+        "list": "List keys, their users and their last use",
+        "rotate": "Create a key in place of another one",
+        "revoke": "Remove a key",
     },
     "migrate": {
         "plan": "Say which entities would move, and why others stay",
@@ -117,19 +139,23 @@ SECTIONS = {
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": (
-        "run",
-        "serve",
-        "top",
-        "stuck",
-        "effects",
-        "doctor",
-        "verify",
-        "archive",
-        "prune",
-        "compact",
-        "bundle",
-        "db",
+        *(
+            "run",
+            "serve",
+            "keys",
+            "top",
+            "stuck",
+            "effects",
+            "doctor",
+            "verify",
+            "audit",
+            "archive",
+            "prune",
+            "compact",
+        ),
+        *("bundle", "db"),
     ),
+    "Personal data": ("erase", "keyring"),
     "Changes": ("diff", "shadow", "migrate", "rollout", "refold"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""

@@ -122,6 +122,12 @@ def principal_option(command: F) -> F:
     return click.option("--principal", metavar="ID[:ROLE,...]", help=text)(command)
 
 
+def reader_option(command: F) -> F:
+    """Add `--principal` for a reader."""
+    text = "Read as this principal, by the chart's `read`: an id, and its roles after a colon (default: the operator)."
+    return click.option("--principal", metavar="ID[:ROLE,...]", help=text)(command)
+
+
 def page_options(command: F) -> F:
     """Add `--limit` and `--after`, which read a list page by page."""
     limit = click.option(

@@ -26,6 +26,7 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.user_code import is_code_name, load_code
 from interlock.effects.retry import HandlerDefaults
 from interlock.errors import UsageError
+from interlock.ports.keyring import KEYRING_VARIABLE
 
 STORE_VARIABLE, CHARTS_VARIABLE = "INTERLOCK_STORE", "INTERLOCK_CHARTS"
 PROJECT_FILE, SHARED_FILE = "interlock.toml", "pyproject.toml"
@@ -40,13 +41,14 @@ _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """The values of a project file: the store URL, charts as paths or `module:name`, the key prefix, the defaults of
-    handlers, and its folder.
+    handlers, the address of the keyring, and its folder.
     """
 
     store: str | None = None
     charts: tuple[str, ...] = ()
     key_prefix: str = ""
     handler_defaults: HandlerDefaults | None = None
+    keyring: str | None = None
     folder: Path | None = None
 
 
@@ -118,6 +120,11 @@ def default_store() -> str:
         hint = f'give its URL first, such as sqlite:///orders.db, or write store = "..." in {PROJECT_FILE}'
         raise UsageError("no store given", code="store.missing", hint=hint)
     return found
+
+
+def default_keyring() -> str | None:
+    """Return the address of the keyring of the environment or the project; None if there is none."""
+    return os.environ.get(KEYRING_VARIABLE) or project().keyring
 
 
 def key_prefix_of(given: str | None) -> str:
@@ -244,9 +251,10 @@ def _read_table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
 def _parse_project(file: Path, table: dict[str, Any]) -> Project:
     store, charts, prefix = table.get("store"), table.get("charts", []), table.get("key_prefix", "")
     name = os.path.relpath(file)
-    unknown = sorted(set(table) - {"store", "charts", "key_prefix", "handlers"})
+    keyring = table.get("keyring")
+    unknown = sorted(set(table) - {"store", "charts", "key_prefix", "handlers", "keyring"})
     if unknown:
-        hint = "the keys are `store`, `charts`, `key_prefix` and `handlers`"
+        hint = "the keys are `store`, `charts`, `key_prefix`, `handlers` and `keyring`"
         raise UsageError(f"unknown key `{unknown[0]}` in {name}", code="project.key", hint=hint)
     if not isinstance(charts, list) or not all(isinstance(each, str) for each in charts):
         raise UsageError(f"`charts` in {name} must be a list of strings", code="project.charts")
@@ -255,10 +263,21 @@ def _parse_project(file: Path, table: dict[str, Any]) -> Project:
         raise UsageError(f"`store` in {name} is not a store URL", code="project.store", hint=hint)
     if not isinstance(prefix, str):
         raise UsageError(f"`key_prefix` in {name} must be a string", code="project.key_prefix", hint='write "eu/"')
+    if keyring is not None and not (isinstance(keyring, str) and keyring.startswith(("file:", "env:"))):
+        # A command in the file of an untrusted folder would be run by commands that only read.
+        hint = f'write "file:keyring.json"; a command can be given in {KEYRING_VARIABLE}'
+        raise UsageError(f"`keyring` in {name} is not file:PATH or env:NAME", code="project.keyring", hint=hint)
     defaults = None if "handlers" not in table else _parse_handlers(name, table["handlers"])
     paths = (each if is_code_name(each, check_file=False) else os.path.relpath(file.parent / each) for each in charts)
     url = None if store is None else _relative_to(file.parent, store)
-    return Project(store=url, charts=tuple(paths), key_prefix=prefix, handler_defaults=defaults, folder=file.parent)
+    return Project(
+        store=url,
+        charts=tuple(paths),
+        key_prefix=prefix,
+        handler_defaults=defaults,
+        keyring=None if keyring is None else _relative_to(file.parent, keyring),
+        folder=file.parent,
+    )
 
 
 def _parse_handlers(name: str, table: object) -> HandlerDefaults:

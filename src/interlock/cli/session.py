@@ -17,9 +17,10 @@ from urllib.parse import quote, unquote, urlsplit
 import click
 
 from interlock.assemble.charts import BoundChart
+from interlock.assemble.vaults import has_personal_data, open_vault
 from interlock.cli.output.log_handler import show_logs
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.project import is_database_name
+from interlock.cli.project import default_keyring, is_database_name
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.diagnostics import suggestion
 from interlock.ports.clock import SystemClock
@@ -74,6 +75,15 @@ def frozen_heap() -> Iterator[None]:
         gc.unfreeze()
 
 
+def forbid_core_dumps(charts: Sequence[BoundChart]) -> None:
+    """Let the system write no core dump of this process if a chart has personal data: it would contain plain values."""
+    if any(has_personal_data(each.chart) for each in charts):
+        import resource  # not on every system
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 @asynccontextmanager
 async def open_for_reading(url: str, charts: Sequence[BoundChart] = ()) -> AsyncIterator[Runtime]:
     """Open a runtime for a command that only reads. Raises NotFoundError; UsageError if the schema is too old."""
@@ -101,8 +111,15 @@ async def open_or_create(url: str, charts: Sequence[BoundChart]) -> AsyncIterato
 
 @asynccontextmanager
 async def _runtime(url: str, charts: Sequence[BoundChart]) -> AsyncIterator[Runtime]:
+    """Open a runtime. With a keyring personal data is opened; without one it is shown sealed."""
     kernels = [each.kernel for each in charts]
-    runtime = Runtime(await open_store_url(url), ChartRegistry(kernels), SystemClock())
+    store, clock = await open_store_url(url), SystemClock()
+    try:
+        vault = await open_vault(store, (), default_keyring(), clock, is_lasting=not url.startswith("memory:"))
+    except BaseException:
+        await store.close()
+        raise
+    runtime = Runtime(store, ChartRegistry(kernels), clock, vault=vault)
     try:
         yield runtime
     except NotFoundError as error:

@@ -10,9 +10,12 @@ Rule 3: a chart is named by its label and a hash over the content of the documen
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from interlock.compiler.approvals import expand_approvals
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
+from interlock.compiler.checks.sensitive import with_hidden_states
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
 from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, SourceLocation
@@ -35,7 +38,7 @@ from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
 from interlock.model.document.actions import AssignCall, Do, Expression, GuardName
 from interlock.model.document.document import DialectName
-from interlock.model.document.field import UNSET, Field
+from interlock.model.document.field import UNSET, Field, field_at
 from interlock.model.document.walk import guard_parts
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, KEY_WINDOW_MS, STATES_MAX, TRANSITIONS_MAX
@@ -55,13 +58,16 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
     if not _within_limits(document, diagnostics) or not check_nesting(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     written = document
-    document = expand_sagas(document, diagnostics)
+    document = expand_approvals(expand_sagas(document, diagnostics))
     if document is not written and not _within_limits(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     builder = ChartBuilder(document, language, diagnostics, content_hash(written))
     chart = replace(builder.chart(), document=written)
-    run_checks(chart, written, builder.names, diagnostics)
-    return CompileResult(chart=None if diagnostics.has_errors else chart, diagnostics=_unique(diagnostics))
+    is_covered = run_checks(chart, written, builder.names, diagnostics)
+    if diagnostics.has_errors:
+        return CompileResult(chart=None, diagnostics=_unique(diagnostics))
+    chart = with_hidden_states(chart, is_covered=is_covered)
+    return CompileResult(chart=chart, diagnostics=_unique(diagnostics))
 
 
 def _unique(diagnostics: Diagnostics) -> tuple[Diagnostic, ...]:
@@ -125,6 +131,8 @@ class ChartBuilder:
             completion_root=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
             unhandled=document.unhandled or dialect.unhandled,
             binding=document.binding,
+            create=document.create,
+            read=document.read,
             events=self._events(),
             script=self._script(),
             label=label,
@@ -283,7 +291,7 @@ class ChartBuilder:
     def _invoke(self, index: int, position: int, written: doc.Invoke) -> Invoke:
         state = self.tree.ids[index]
         name = written.id
-        if name is None and (written.done or written.error):
+        if name is None and (written.done or written.error or written.personal):
             name = f"{state}.{position}"
         src = written.src
         if isinstance(src, doc.Document):
@@ -303,16 +311,31 @@ class ChartBuilder:
             key=self.names.value(index, written.key),
             restore=written.restore or "keep",
             late=self._late(index),
+            personal=written.personal or self._personal_output(index),
             location=written.location,
         )
 
+    def _saga_step(self, index: int) -> doc.SagaStep | None:
+        """The saga step that a state was generated from."""
+        parent = self.tree.states[self.tree.parents[index]] if index > 0 else self.tree.states[0]
+        if parent.saga is None:
+            return None
+        return next((each for each in parent.saga.steps if each.id == self.tree.states[index].key), None)
+
+    def _personal_output(self, index: int) -> Literal[True] | None:
+        """Whether a saga step puts its result into a personal field: then the whole result is personal."""
+        step = self._saga_step(index)
+        if step is None or step.do.output is None:
+            return None
+        declared = {field.name: field for state in self.tree.states for field in state.context}
+        field = field_at(declared, step.do.output)
+        return True if field is not None and field.personal else None
+
     def _late(self, index: int) -> LateCompensation | None:
         """The compensation for a saga step whose result arrives after the saga was left (S30)."""
-        parent = self.tree.states[self.tree.parents[index]] if index > 0 else self.tree.states[0]
-        if parent.saga is None or parent.saga.compensation == "none":
-            return None
-        step = next((each for each in parent.saga.steps if each.id == self.tree.states[index].key), None)
-        if step is None or step.compensate is None:
+        step = self._saga_step(index)
+        parent = self.tree.states[max(self.tree.parents[index], 0)]
+        if step is None or step.compensate is None or parent.saga is None or parent.saga.compensation == "none":
             return None
         return LateCompensation(
             name=step.compensate.src,

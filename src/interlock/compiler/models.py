@@ -70,7 +70,7 @@ def check_models(chart: Chart, models: Mapping[str, type]) -> tuple[Diagnostic, 
             raise UsageError(f"the model of `{name}` is {cls!r:.80}", code="model.malformed", hint=hint)
         if name == CONTEXT:
             fields = declared_fields(chart)
-            visible = tuple(each for each in fields.values() if each.name not in chart.saga_fields)
+            visible = tuple(each for each in fields.values() if each.name not in chart.hidden_fields)
             _Comparison(found, cls, "the context").compare(visible, both=True)
             continue
         if not knows_event(chart, name):

@@ -111,6 +111,16 @@ def write_list(items: list[Any], scope: Scope) -> list[Any]:
     return sorted(items) if scope.identity and scope.order == "free" else items
 
 
+def _read_list_or_true(node: Node, scope: Scope) -> Any:
+    del scope
+    return True if node.value is True else tuple(node.plain())
+
+
+LIST_OR_TRUE = FunctionCodec(
+    _read_list_or_true, lambda value, scope: value if value is True else write_list(list(value), scope)
+)
+"""A list of texts, or `true` for all of them."""
+
 PLAIN = FunctionCodec(lambda node, scope: node.plain(), lambda value, scope: value)
 VALUE = FunctionCodec(lambda node, scope: read_value(node), _write_value)
 

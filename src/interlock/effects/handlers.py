@@ -13,7 +13,9 @@ Rule 5: a process that lacks the entity's chart does not start the handler: it c
 Rule 6: a handler must return JSON of the size of an event, or what has a JSON form, such as a model; anything else is
 an error that names the handler.
 Rule 7: the details of a heartbeat are stored with the work when its lease is renewed, and given to the next attempt.
-Rule 8: when a result cannot be delivered because the store is unavailable or the entity is busy, delivery is tried
+Rule 8: personal values of the input are opened for the attempt. What it raises may quote them: the code is kept, and
+neither the message nor the details of its heartbeats are stored or logged.
+Rule 9: when a result cannot be delivered because the store is unavailable or the entity is busy, delivery is tried
 again while the lease is held. Only after `RESULT_TRIES_MAX` tries is the work postponed, and run again under its key.
 """
 
@@ -27,6 +29,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.effects.failed_attempts import FailedAttempt
 from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
@@ -57,6 +60,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
 from interlock.model.json_value import json_payload
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX, STOP_MS_MAX
+from interlock.model.personal_token import contains_token
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.threads import THREADS
@@ -81,6 +85,9 @@ _RESULT_BACKOFF = Backoff(100, 5_000)
 
 POOL_BUSY_CODES = frozenset({"pool.workers", "pool.full"})
 """Codes of the process pool when it cannot start an attempt now."""
+
+UNSAID = "the handler had personal data; its message is not kept, because it may repeat them"
+"""The message of a failure of a handler with personal input."""
 
 RunInProcess = Callable[[Handler, "Attempt"], Awaitable[Any]]
 """Runs a function for an attempt in another process; cancelling it ends that process."""
@@ -174,6 +181,11 @@ class HandlerRunner:
 
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Run one attempt, from claim to result."""
+        ended = await self.run(work)
+        return ended if isinstance(ended, Settlement) else await self.conclude(work, ended)
+
+    async def run(self, work: RunningWork) -> Settlement | Success | GiveUp:
+        """Run one attempt; return its result for `conclude`, or how its claim is settled when there is none yet."""
         claim = work.claim
         details = await self._load_details(work)
         has_chart = await self._delivery.has_chart(claim.entity)  # without it the result could not be delivered
@@ -193,7 +205,7 @@ class HandlerRunner:
                 return self._postpone(work)
             if isinstance(outcome, _Paused):
                 return await self._pause(work, outcome.failure)
-            if not isinstance(outcome, _Value):
+            if not isinstance(outcome, Success):
                 self._record_failure(work, outcome.failure, started_ms)
         else:
             outcome = GiveUp(failure)
@@ -201,9 +213,13 @@ class HandlerRunner:
         if isinstance(outcome, _RetryLater):
             facts = _failure_facts(work, outcome.failure, **self._retry_facts(work.claim))
             return Settlement(work.claim, "again", outcome.next_ms, error=facts)
-        if isinstance(outcome, GiveUp):
-            return await self._fail(work, outcome.failure)
-        return await self._succeed(work, outcome.value)
+        return outcome
+
+    async def conclude(self, work: RunningWork, ended: Success | GiveUp) -> Settlement | None:
+        """Deliver the result of an attempt to the entity; None when the entry of the result has ended the work."""
+        if isinstance(ended, GiveUp):
+            return await self._fail(work, ended.failure)
+        return await self._succeed(work, ended.value)
 
     def _record_failure(self, work: RunningWork, failure: Failure, started_ms: int) -> None:
         """Record a failed attempt with its duration, to be stored with the work."""
@@ -245,19 +261,24 @@ class HandlerRunner:
 
     # One attempt
 
-    async def _attempt(self, work: RunningWork, details: Any) -> _Value | _RetryLater | _Paused | GiveUp:
+    async def _attempt(self, work: RunningWork, details: Any) -> Success | _RetryLater | _Paused | GiveUp:
         claim = work.claim
         function = self._functions[claim.work.name]
+        is_personal = contains_token(claim.work.body.get("input"))
+        try:
+            given = await self._input(claim, is_personal=is_personal)
+        except RejectedError as error:  # its personal data was erased before it started
+            return GiveUp(Failure(error.code, error.message, "no"))
         attempt = Attempt(
             claim.entity,
             claim.work.name,
-            await self._input(claim),
+            given,
             self._key(claim),
             claim.attempt,
             self._timeout_ms(claim),
             work.cancel_requested,
             details,
-            partial(_record_heartbeat, work),
+            partial(_record_personal_heartbeat if is_personal else _record_heartbeat, work),
         )
         call = self._start(function, attempt, work)
         try:
@@ -270,6 +291,8 @@ class HandlerRunner:
             ):
                 raise  # it is postponed: the handler may not have been called
             raised = error.__cause__ if isinstance(error, HandlerFailed) else error
+            if is_personal:
+                return self._failed_with_personal_input(work, failure_from(error))
             if raised is not None and not isinstance(raised, InterlockError | HandlerPause):
                 facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
                 _log.warning("a handler raised", exc_info=raised, extra=facts)
@@ -278,7 +301,16 @@ class HandlerRunner:
         if isinstance(result, Failure):  # stopped; while it still runs no second attempt may start
             return GiveUp(result) if work.is_running else self._decide(work.claim, result)
         stored = handler_result(attempt.name, result)
-        return GiveUp(stored) if isinstance(stored, Failure) else _Value(stored)
+        return GiveUp(stored) if isinstance(stored, Failure) else Success(stored)
+
+    def _failed_with_personal_input(self, work: RunningWork, failure: Failure) -> _RetryLater | _Paused | GiveUp:
+        """Return what follows a failure whose message may quote the personal input: it is neither stored nor logged."""
+        claim = work.claim
+        if failure.is_pause:
+            return _Paused(replace(failure, message=""))
+        facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt, "code": failure.code}
+        _log.warning("a handler with personal input raised; its message is not kept", extra=facts)
+        return self._decide(claim, replace(failure, message=UNSAID))
 
     async def _load_details(self, work: RunningWork) -> Any:
         """Return the details that an earlier attempt reported; what the store has with the work is recorded."""
@@ -393,12 +425,14 @@ class HandlerRunner:
     def _key(self, claim: Claim) -> str:
         return f"{self._key_prefix}{attempt_key(claim.work, claim.entity, claim.attempt)}"
 
-    async def _input(self, claim: Claim) -> Any:
+    async def _input(self, claim: Claim, *, is_personal: bool) -> Any:
         """Return the input of the handler. In a compensation, `compensates` is the key that the other handler saw.
 
         An author's own input may have a field of that name too; which it is depends on who asked for the work.
         """
         given = claim.work.body.get("input")
+        if is_personal:
+            given = await self._delivery.opened(given)
         if not (self._key_prefix and isinstance(given, dict) and isinstance(given.get("compensates"), str)):
             return given
         if self._is_compensation is None or not await self._is_compensation(claim):
@@ -460,7 +494,9 @@ class HandlerRunner:
             await self._clock.sleep_ms(_RESULT_BACKOFF.wait_ms(failures - 1, self._clock.jitter()))
 
 
-class _Value(Struct, frozen=True):
+class Success(Struct, frozen=True):
+    """What a handler returned, as JSON."""
+
     value: Any
 
 
@@ -496,6 +532,14 @@ def _record_heartbeat(work: RunningWork, details: Any) -> None:
     if problem is not None:
         facts = {"entity_id": work.claim.entity, "key": work.claim.key, "problem": problem}
         _log.warning("the details of a heartbeat cannot be stored", extra=facts)
+
+
+def _record_personal_heartbeat(work: RunningWork, details: Any) -> None:
+    """Record a heartbeat of a handler with personal input. Its details may repeat the input, so they are not stored."""
+    work.beat(None)
+    if details is not None:
+        facts = {"entity_id": work.claim.entity, "key": work.claim.key}
+        _log.warning("the details of a handler with personal input are not stored", extra=facts)
 
 
 def _is_call(claim: Claim) -> bool:

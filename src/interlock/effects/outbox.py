@@ -11,6 +11,8 @@ that read the row before can no longer change it, and results of the child no lo
 
 from __future__ import annotations
 
+from typing import Literal, Protocol
+
 from msgspec.structs import replace
 
 from interlock.effects.children import restart_child
@@ -34,15 +36,28 @@ _BACKOFF = Backoff(200, SEND_BACKOFF_MS_MAX)
 _ENDING = {"code": ENDING, "message": "its state was left; it is removed when the child has been cancelled"}
 """What is stored with the work of a child while its end is delivered."""
 
+Received = Literal["done", "denied", "later"]
+"""What became of an event at its receiver: delivered or not needed, denied, or to be delivered again soon."""
+
 _NEVER_MS = 36_500 * 86_400_000
 """A hundred years: when parked work is due in a store that writes the two settlements of parking one after the other
 and is killed between them."""
 
 
-class OutboxRelay:
-    """Delivers outboxes."""
+class Receiver(Protocol):
+    """What delivers an event to another entity, wherever that is."""
 
-    def __init__(self, queue: WorkQueue, delivery: EventDelivery, clock: Clock) -> None:
+    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+        """Deliver an event that the outbox of the sender has under this key. Raises NotFoundError."""
+
+
+class OutboxRelay:
+    """Delivers outboxes. `receiver`: what delivers to entities whose work is not in this queue."""
+
+    def __init__(
+        self, queue: WorkQueue, delivery: EventDelivery, clock: Clock, *, receiver: Receiver | None = None
+    ) -> None:
+        self._receiver = receiver or self
         self._queue = queue
         self._delivery = delivery
         self._clock = clock
@@ -58,6 +73,8 @@ class OutboxRelay:
                 return Settlement(claim, "done")
             if isinstance(error, NotFoundError):
                 return await self._report_undeliverable(claim, "undeliverable")
+            if error.code in ("personal.undeclared", "personal.erased"):  # another try would end alike
+                return await self._report_undeliverable(claim, error.code)
             if error.code in CHART_MISSING_CODES:
                 return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
             return self._retry(claim, error)
@@ -69,22 +86,27 @@ class OutboxRelay:
         return await self._deliver_to_entity(claim, claim.work.name.removeprefix("entity/"), event)
 
     async def _deliver_to_entity(self, claim: Claim, target: str, event: Event) -> Settlement | None:
+        received = await self._receiver.receive(claim.entity, claim.key, target, event)
+        if received == "denied":
+            return await self._report_undeliverable(claim, "denied")
+        return Settlement(claim, "done") if received == "done" else self._postpone(claim, POLL_MS_MAX // 10)
+
+    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+        """Deliver an event of another entity, whose outbox has it under this key. `target` is in this queue."""
         finishes = None
         if event.type == "platform" and event.last:
             row = await self._row(target, work_id_of("effect", event.source or ""))
-            if row is None or not await self._is_child(claim.entity, row):
+            if row is None or not await self._is_child(sender, row):
                 # The invoke has finished, was cancelled, or has a newer child: the result is not needed.
-                return Settlement(claim, "done")
+                return "done"
             restart = self._restart(row, event)
             if restart is not None:
                 (is_settled,) = await self._queue.settle((restart,), now_ms=self._clock.now_ms())
                 # Otherwise a worker has just claimed that work, to check the child's timeout.
-                return Settlement(claim, "done") if is_settled else self._postpone(claim, POLL_MS_MAX // 10)
+                return "done" if is_settled else "later"
             finishes = row.work.id
-        receipt = await self._delivery.deliver(target, event, key=f"_sent/{claim.key}", finishes=finishes)
-        if receipt.outcome == "denied":
-            return await self._report_undeliverable(claim, "denied")
-        return Settlement(claim, "done")
+        receipt = await self._delivery.deliver(target, event, key=f"_sent/{key}", finishes=finishes)
+        return "denied" if receipt.outcome == "denied" else "done"
 
     async def _is_child(self, entity: str, row: WorkRow) -> bool:
         """Whether the entity is the current child of this work, not an earlier one."""
@@ -144,7 +166,7 @@ class OutboxRelay:
     async def _report_undeliverable(self, claim: Claim, code: str) -> Settlement | None:
         """Send the sender an error event; if its chart does not handle that, the row becomes a dead letter."""
         sent, work_id = outbox_event(claim.work), claim.work.id
-        if is_answer(sent):
+        if is_answer(sent) and not code.startswith("personal."):
             return Settlement(claim, "done")  # the receiver no longer exists
         event = call_failed("send", claim.key, code, sendid=sent.sendid)
         receipt = await self._delivery.deliver(claim.entity, event, key=work_id.result_key, finishes=work_id)

@@ -12,7 +12,7 @@ from interlock.model.chart import Chart
 from interlock.model.chart_sites import block_sites
 from interlock.model.document.actions import Send
 from interlock.model.effect import Effect
-from interlock.ports.store import Loaded
+from interlock.ports.store import Loaded, Store
 
 _WORK: dict[str, str] = {
     "timer": "timers",
@@ -22,6 +22,11 @@ _WORK: dict[str, str] = {
     "forward": "sends",
 }
 """What an effect needs a worker for, by its type. Other types need none."""
+
+
+def runs_effects(store: Store) -> bool:
+    """Whether effects of the entities of a store are run: by our workers, or by its engine."""
+    return store.work is not None or store.engine is not None
 
 
 def work_used_by(charts: Iterable[Chart]) -> dict[str, tuple[str, ...]]:

@@ -1,12 +1,13 @@
 """The work that a step creates, finishes and cancels. Pure, so that one write can contain it and the entry.
 
 Rule 1: timers are the difference of two snapshots: one that was set and cancelled in the same step never existed.
-Rule 2: an event to another entity is built here, with its sender and the system as principal. Its target is an address
-that the relay resolves.
+Rule 2: an event to another entity is built here, with its sender and the system as principal, and `for` whom it was
+sent, which gives no right. Its target is an address that the relay resolves.
 Rule 3: the work of a cancelled invoke is removed, or marked as cancelled. A child gets a separate event, after
 everything that was sent to it before, and its work is removed with that.
 Rule 4: without a bus a message creates no work, since that would only pile up; the journal contains it. With a bus,
-every applied entry is a message, after the chart's own messages; but not a step into, in or out of a hidden state.
+every applied entry is a message, after the chart's own messages; but not a step of a hidden state. If such a step leads
+to a visible change, the message says only that, and the chart's own messages are not published.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from interlock.model.audit import actor_of, originator_of
 from interlock.model.codec import to_builtins
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import Entry, shown_change, visible_version
 from interlock.model.journal.message import change_message, message_body
-from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, PLACE, Lane, Work, WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
@@ -41,15 +43,17 @@ def work_delta(
     published: Entry | None = None,
     hidden: bool = False,
     epoch: int = 0,
+    principal: Any = None,
 ) -> WorkDelta:
     """Return the work of a step. `published`: the entry, if there is a bus; it is published unless it is `hidden`.
 
-    `epoch` is the restore epoch of the step's event.
+    `epoch` is the restore epoch of the step's event, `principal` the event's: what the step sends says for whom.
     """
     after = step.snapshot
     active = () if before is None else before.invokes
     children = {each.key for each in active if each.child}
     invokes = {each.id: each.key for each in active}  # at the time of each effect: ids are used again
+    emitted = None if published is not None and published.shown != "whole" else published
     created = [*_timers(after)]
     cancelled = []
     for effect in step.effects:
@@ -61,8 +65,8 @@ def work_delta(
         else:
             if effect.type == "invoke":
                 invokes[effect.payload["id"]] = effect.key
-            created += _created(after, effect, invokes, time_ms, published)
-    created += _end_of_step(before, step, time_ms, None if hidden else published)
+            created += _created(after, effect, invokes, time_ms, emitted, principal)
+    created += _end_of_step(before, step, time_ms, None if hidden else published, principal)
     waiting = {(each.name, each.version) for each in after.timers}
     removed = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
     finished = tuple(WorkId("timer", each.version, each.ordinal) for each in removed)
@@ -105,7 +109,12 @@ def _timers(after: Snapshot) -> Iterator[Work]:
 
 
 def _created(
-    after: Snapshot, effect: Effect, invokes: Mapping[str, str], time_ms: int, published: Entry | None
+    after: Snapshot,
+    effect: Effect,
+    invokes: Mapping[str, str],
+    time_ms: int,
+    published: Entry | None,
+    principal: Any,
 ) -> Iterator[Work]:
     work_id = WorkId("outbox", after.version, effect.ordinal)
     payload = effect.payload
@@ -119,12 +128,12 @@ def _created(
         case "send":
             address = _address(after, payload["to"], invokes)
             if address is not None:
-                yield _send(after, work_id, payload, address, time_ms)
+                yield _send(after, work_id, payload, address, time_ms, principal)
         case "forward":
             event = {**payload["event"], "forwarded": True}
             yield Work(work_id, child_address(invokes[payload["id"]]), {"event": event}, time_ms)
         case "done":
-            yield _to_parent(after, work_id, "done", payload.get("data"), time_ms)
+            yield _to_parent(after, work_id, "done", payload.get("data"), time_ms, principal)
         case "message":
             if published is not None:
                 yield _message(effect.ordinal, published, str(payload["type"]), payload.get("data"))
@@ -143,46 +152,57 @@ def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None
     return None if key is None else child_address(key)
 
 
-def _send(after: Snapshot, work_id: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
+def _send(
+    after: Snapshot, work_id: WorkId, payload: dict[str, Any], address: str, time_ms: int, principal: Any
+) -> Work:
     """Return the work for an event to an entity, the parent or a child. A deferred event keeps all its fields."""
     fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
-    fields.setdefault("principal", _system(after.entity))
+    fields.setdefault("principal", _system(after.entity, principal))
     if payload["to"] == "#_parent":
         fields |= _as_invoked(after, last=after.ended == "done")
     event = Event(payload["event"], payload.get("data"), **_from(after.entity), **fields)
     return Work(work_id, address, {"event": to_builtins(event)}, time_ms)
 
 
-def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: int) -> Work:
+def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: int, principal: Any) -> Work:
     """Return the last event of a child to its parent: its result, or that it failed."""
     assert after.parent is not None  # only an invoked entity has a result
     event = Event(
         f"{word}.invoke.{after.parent.invokeid}",
         data,
         type="platform",
-        principal=_system(after.entity),
+        principal=_system(after.entity, principal),
         **_from(after.entity),
         **_as_invoked(after, last=True),
     )
     return Work(work_id, f"entity/{after.parent.entity}", {"event": to_builtins(event)}, time_ms)
 
 
-def _end_of_step(before: Snapshot | None, step: Step, time_ms: int, published: Entry | None) -> Iterator[Work]:
+def _end_of_step(
+    before: Snapshot | None, step: Step, time_ms: int, published: Entry | None, principal: Any
+) -> Iterator[Work]:
     """Yield the work that no effect states: the failure of a child, and the message of the entry itself."""
     after = step.snapshot
     ordinal = len(step.effects) if not step.effects else step.effects[-1].ordinal + 1
     # Entries may follow the end: a step of a saga that turns out to be done is still compensated.
     if after.ended == "failed" and after.parent is not None and (before is None or before.ended is None):
         problem = {"code": "child_failed", "message": f"`{after.entity}` failed", "attempts": 1, "done": "unknown"}
-        yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms)
+        yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms, principal)
         ordinal += 1
-    if published is not None and step.outcome == "applied":
-        word, data = change_message(published, after.ended)
-        yield _message(ordinal, published, f"{after.kind}.{word}", data)
+    if published is not None and (step.outcome == "applied" or published.shown == "change"):
+        shown = published
+        if published.shown == "change":
+            cover = None if before is None or before.sight is None else before.sight.cover
+            shown = shown_change(published, () if before is None else (cover or before).configuration)
+        word, data = change_message(shown, after.ended)
+        yield _message(ordinal, shown, f"{after.kind}.{word}", data)
 
 
 def _message(ordinal: int, entry: Entry, type: str, data: Any) -> Work:
-    return Work(WorkId("message", entry.version, ordinal), BUS_WORK, message_body(entry, type, data), entry.event.at_ms)
+    body = message_body(entry, type, data)
+    if entry.unseen or entry.shown == "change":  # numbers that count the unseen entries would reveal them
+        body[PLACE] = [visible_version(entry), 0 if entry.shown == "change" else ordinal]
+    return Work(WorkId("message", entry.version, ordinal), BUS_WORK, body, entry.event.at_ms)
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:
@@ -199,5 +219,8 @@ def _as_invoked(after: Snapshot, *, last: bool) -> dict[str, Any]:
     return {"invokeid": after.parent.invokeid, "source": f"invoke/{after.parent.key}", "last": last}
 
 
-def _system(entity: str) -> dict[str, Any]:
-    return {"id": entity, "kind": "system", "roles": ["system"]}
+def _system(entity: str, principal: Any) -> dict[str, Any]:
+    """Return the principal of what an entity sends: itself, for whom it was caused, without the roles of that one."""
+    system = {"id": entity, "kind": "system", "roles": ["system"]}
+    whom = originator_of(principal) or actor_of(principal)
+    return system if whom is None or whom.kind == "system" else {**system, "for": {"id": whom.id, "kind": whom.kind}}

@@ -38,10 +38,25 @@ from interlock.model.document.walk import value_expressions
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX
+from interlock.model.personal_plan import unsealed_fields
+from interlock.model.personal_token import contains_token
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
 
-NEVER = frozenset({"chart.dialect", "monotonic.order", "state.rename_conflict"})
+NEVER = frozenset(
+    {
+        "chart.dialect",
+        "chart.personal",
+        "field.declassified",
+        "field.personal",
+        "invoke.declassified",
+        "invoke.personal",
+        "monotonic.order",
+        "payload.declassified",
+        "payload.personal",
+        "state.rename_conflict",
+    }
+)
 _NOT_ACTIVE = frozenset(
     {
         "invoke.added",
@@ -375,7 +390,18 @@ class Carrier:
         }
         gone = [name for name in draft.before.context if name not in context and name not in former.values()]
         draft.dropped += [f"the field `{name}`" for name in gone]
+        draft.reasons += self._unsealed_values(draft.values)
         draft.after = replace(draft.after, context=context)
+
+    def _unsealed_values(self, values: Mapping[str, Any]) -> Iterator[str]:
+        """Yield why values of a mapping cannot be taken: plain ones for personal fields, and sealed ones for others."""
+        personal = self.kernel.personal
+        plan = {} if personal is None else personal.context
+        for path in unsealed_fields(dict(values), plan):
+            yield f"the value of the mapping for the personal field `{path}` is not sealed"
+        for name, value in values.items():
+            if name not in plan and contains_token(value):
+                yield f"the value of the mapping for `{name}` is personal, and the field is not"
 
     def saga_fields(self) -> dict[str, str]:
         """Return the field of each saga's record: its new name and its old one."""

@@ -47,7 +47,10 @@ RULES: dict[str, ChangeRule] = {
     ),
     "chart.errors": ChangeRule("care", "an error in a guard or an action has another effect"),
     "chart.binding": ChangeRule("care", "fields of states get their first value at another time"),
+    "chart.personal": ChangeRule("breaking", "entities of the old definition have no data key", "none"),
     "chart.script": ChangeRule("care", "new entities start with another script"),
+    "chart.create": ChangeRule("care", "others may create entities; applies immediately"),
+    "chart.read": ChangeRule("care", "others may read entities; applies immediately to entities of every revision"),
     "retention.shorter": ChangeRule("care", "entities or entries are removed earlier, or without a copy", "all"),
     "retention.longer": ChangeRule("safe", "nothing is removed earlier"),
     "monotonic.order": ChangeRule(
@@ -123,6 +126,10 @@ RULES: dict[str, ChangeRule] = {
     ),
     "invoke.options": ChangeRule("care", "invokes that start later are asked differently"),
     "invoke.child": ChangeRule("care", "children that start later follow another chart"),
+    "invoke.personal": ChangeRule(
+        "breaking", "results were stored plain before, which an erasure does not reach", "none"
+    ),
+    "invoke.declassified": ChangeRule("breaking", "results are no longer sealed, so they cannot be erased", "none"),
     "invoke.order": ChangeRule("care", "the invokes of the state start in another order"),
     # Sagas
     "saga.added": ChangeRule("breaking", "entities in the state have started no step", _NOT_ACTIVE),
@@ -146,6 +153,10 @@ RULES: dict[str, ChangeRule] = {
     "field.narrowed": ChangeRule("breaking", "old values may be invalid", "entities whose value is valid now"),
     "field.default": ChangeRule("care", "new entities start with another value"),
     "field.creation": ChangeRule("care", "callers that create an entity must pass the field now, or no longer have to"),
+    "field.personal": ChangeRule(
+        "breaking", "values were stored plain before, which an erasure does not reach", "none"
+    ),
+    "field.declassified": ChangeRule("breaking", "values are no longer sealed, so they cannot be erased", "none"),
     "field.moved": ChangeRule("care", "another state owns the field, so it gets its first value at another time"),
     # Events
     "events.declared": ChangeRule("breaking", "events that are not listed are rejected now"),
@@ -158,7 +169,14 @@ RULES: dict[str, ChangeRule] = {
     "event.closed": ChangeRule("breaking", "senders of the event are rejected"),
     "event.roles": ChangeRule("care", "others may send it; applies immediately to entities of every revision"),
     "event.permit": ChangeRule("care", "its policy is another one; applies immediately to entities of every revision"),
+    "event.approvals": ChangeRule(
+        "care", "others must approve it; approvals that the old definition did not record do not count"
+    ),
     "event.dedupe": ChangeRule("care", "a retry that crosses the change has another key and is applied twice"),
+    "payload.personal": ChangeRule(
+        "breaking", "values were stored plain before, which an erasure does not reach", "none"
+    ),
+    "payload.declassified": ChangeRule("breaking", "values are no longer sealed, so they cannot be erased", "none"),
     "payload.added": ChangeRule("safe", "senders may leave it out"),
     "payload.widened": ChangeRule("safe", "every old payload is valid"),
     "payload.required": ChangeRule(

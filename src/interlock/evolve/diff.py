@@ -34,6 +34,7 @@ from interlock.model.document.document import Document, EventType, Invoke, Reten
 from interlock.model.document.field import Field
 from interlock.model.document.targets import TargetIndex, Unresolved
 from interlock.model.duration import parse_duration
+from interlock.model.personal_plan import is_personal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,13 @@ class _Side:
             "binding": document.binding,
         }
 
+    def is_personal(self) -> bool:
+        """Whether entities have personal data, and so a data key."""
+        states = [self.document.root, *self.states.values()]
+        payloads = (field for event in self.document.events or () for field in event.payload or ())
+        fields = (*(field for state in states for field in state.context), *payloads)
+        return any(map(is_personal, fields)) or any(each.personal for state in states for each in state.invokes)
+
     def parent(self, name: str) -> str:
         """The id of the state around a state; empty for the root."""
         index = self.tree.parents[self.tree.by_id[name]]
@@ -229,6 +237,11 @@ class _Differ:
                 yield Change(code=f"chart.{part}", subject=part, detail=f"{old} -> {new}")
         if self.old.document.script != self.new.document.script:
             yield Change(code="chart.script", subject="script")
+        for part in ("create", "read"):
+            if getattr(self.old.document, part) != getattr(self.new.document, part):
+                yield Change(code=f"chart.{part}", subject=part)
+        if self.new.is_personal() and not self.old.is_personal():
+            yield Change(code="chart.personal", subject="personal")
 
     # States
 
@@ -465,7 +478,7 @@ def _declaration_changes(old: EventType, new: EventType) -> Iterator[Change]:
         detail = f"{old.direction} -> {new.direction}"
         code = "event.closed" if old.direction == "in" else "event.direction"
         yield Change(code=code, subject=name, detail=detail)
-    for part in ("roles", "permit", "dedupe"):
+    for part in ("roles", "permit", "approvals", "dedupe"):
         if getattr(old, part) != getattr(new, part):
             yield Change(code=f"event.{part}", subject=name)
 
@@ -491,8 +504,15 @@ def _invoke_code(old: Invoke, new: Invoke) -> str | None:
             return "invoke.child"
     elif old.src != new.src:
         return "invoke.source"
+    if old.personal != new.personal:
+        return "invoke.personal" if _seals_more(old, new) else "invoke.declassified"
     options = [replace(each, src=None, done=(), error=()) for each in (old, new)]
     return None if options[0] == options[1] else "invoke.options"
+
+
+def _seals_more(old: Invoke, new: Invoke) -> bool:
+    """Whether everything of a result that was sealed is sealed now."""
+    return new.personal is True or (old.personal is not True and set(old.personal or ()) <= set(new.personal or ()))
 
 
 def _without_logs(state: State) -> list[list[object]]:

@@ -46,6 +46,7 @@ def _accepts_fields(new: Field, old: Field) -> bool:
 def field_changes(old: Field, new: Field) -> Iterator[Change]:
     """Yield the changes of a field of the context."""
     yield from _shape_changes(old, new, "field")
+    yield from personal_changes(old, new, "field")
     if not _same_default(old, new):
         yield Change(code="field.default", subject=new.name)
     if old.required != new.required:
@@ -68,6 +69,7 @@ def payload_changes(old: EventType, new: EventType) -> Iterator[Change]:
             yield Change(code="payload.removed", subject=subject)
             continue
         yield from _shape_changes(field, after[key], "payload", subject)
+        yield from personal_changes(field, after[key], "payload", subject)
         if field.required != after[key].required:
             yield Change(code="payload.required" if after[key].required else "payload.widened", subject=subject)
         elif not _same_default(field, after[key]):
@@ -75,6 +77,24 @@ def payload_changes(old: EventType, new: EventType) -> Iterator[Change]:
     for key in (each for each in after if each not in before):
         code = "payload.required" if after[key].required else "payload.added"
         yield Change(code=code, subject=f"{name}: {key}")
+
+
+def personal_changes(old: Field, new: Field, what: str, subject: str | None = None) -> Iterator[Change]:
+    """Yield that a field, or a part that both have, is sealed now or no longer is."""
+    before, after = (dict(_personal_parts(each)) for each in (old, new))
+    both = before.keys() & after.keys()
+    if any(before[path] and not after[path] for path in both):
+        yield Change(code=f"{what}.declassified", subject=subject or new.name)
+    elif any(after[path] and not before[path] for path in both):
+        yield Change(code=f"{what}.personal", subject=subject or new.name)
+
+
+def _personal_parts(field: Field, path: str = "", *, sealed: bool = False) -> Iterator[tuple[str, bool]]:
+    """The path of a field and of each part of it, and whether its value is sealed."""
+    sealed = sealed or field.personal
+    yield path, sealed
+    for each in field.fields or ():
+        yield from _personal_parts(each, f"{path}.{each.name}", sealed=sealed)
 
 
 def _shape_changes(old: Field, new: Field, what: str, subject: str | None = None) -> Iterator[Change]:
@@ -90,6 +110,7 @@ def _shape(field: Field) -> Field:
         default=UNSET,
         required=False,
         index=False,
+        personal=False,
         description=None,
         items=None if field.items is None else _shape(field.items),
         fields=None if field.fields is None else tuple(sorted(map(_part, field.fields), key=lambda each: each.name)),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from interlock.model.codec import to_builtins
 from interlock.model.event import Event
-from interlock.model.snapshot import Invocation, Snapshot, Timer
+from interlock.model.snapshot import Invocation, Sight, Snapshot, Timer
 
 _MAPPINGS = ("context", "history")
 _LISTS: dict[str, Any] = {
@@ -40,6 +40,8 @@ def make_patch(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     for name in _LISTS:
         if getattr(before, name) != getattr(after, name):
             patch[name] = to_builtins(getattr(after, name))
+    if before.sight != after.sight:
+        patch["sight"] = to_builtins(after.sight)
     patch |= {name: to_builtins(getattr(after, name)) for name in _END if getattr(before, name) != getattr(after, name)}
     return patch
 
@@ -54,6 +56,8 @@ def apply_patch(snapshot: Snapshot, patch: dict[str, Any]) -> Snapshot:
     if "history" in changes:
         remembered = {key: tuple(value) for key, value in changes["history"].items()}
         changes["history"] = remembered or None
+    if "sight" in patch:
+        changes["sight"] = convert(patch["sight"], Sight | None)
     version = snapshot.version + 1
     return replace(snapshot, version=version, revision=patch["to"], moved=version, **changes)
 

@@ -22,6 +22,7 @@ CONSTANTS = {"true": True, "false": False, "null": None}
 FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "In": (1, 1),
     "abs": (1, 1),
+    "actors": (1, 1),
     "all": (1, 1),
     "any": (1, 1),
     "bool": (1, 1),
@@ -44,6 +45,9 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "upper": (1, 1),
 }
 """Every function with its minimum and maximum number of arguments (None: no maximum)."""
+
+GENERATED_FUNCTIONS: dict[str, tuple[int, int | None]] = {"_record_sender": (1, None)}
+"""Functions that only the compiler writes into expressions, `compiler.approvals`. They are not part of the language."""
 
 WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "True", "False", "None"})
 """The keywords of Python that belong to the language."""

@@ -364,6 +364,12 @@ class _ExpressionWriter:
         if name == "In":
             state = self.inside[_literal_text(node.args[0])]
             return _Code(f"({state!r} in {self.use('active')})", bounded=True)
+        if name == "actors":
+            return _Code(f"x_actors({self.use('context')}, {_literal_text(node.args[0])!r})", bounded=True)
+        if name == "_record_sender":
+            version = self.entity.get("version") or f"{self.use('entity')}.version"
+            texts = ", ".join(repr(_literal_text(each)) for each in node.args)
+            return _Code(f"x_record_sender({self.use('context')}, {self.use('event')}, {version}, {texts})")
         first = self.container(node.args[0]) if name in ("get", "has", "len") else self.write(node.args[0])
         if name == "str" and _is_version(node.args[0]):
             return _Code(f"f'{{{first.text}}}'", bounded=True)

@@ -24,6 +24,7 @@ from interlock.expression.metering import (
     type_name,
     value_error,
 )
+from interlock.model.approvals import ACTORS_FIELD, actor_ids, record_sender
 from interlock.model.duration import parse_duration
 from interlock.model.limits import STRING_LENGTH_MAX
 
@@ -38,6 +39,16 @@ _WHOLE_FROM = 2**53
 
 _INTEGER = re.compile(r" *[+-]?[0-9]+ *")
 _NUMBER = re.compile(r" *[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
+
+
+def x_actors(context: Any, name: str) -> list[str]:
+    """The ids of the users who sent an event that approvals name, the latest at the end."""
+    return actor_ids(context.get(ACTORS_FIELD), name)
+
+
+def x_record_sender(context: Any, event: Any, version: int, name: str, *cleared: str) -> dict[str, Any]:
+    """The record of senders, without some events and with the sender of this one."""
+    return record_sender(context.get(ACTORS_FIELD), event, version, name, cleared)
 
 
 def x_len(value: Any) -> int:

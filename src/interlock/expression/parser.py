@@ -19,6 +19,7 @@ from interlock.expression.builtins import (
     FIELDS,
     FUNCTION_SUGGESTIONS,
     FUNCTIONS,
+    GENERATED_FUNCTIONS,
     METHOD_SUGGESTIONS,
     NAME_SUGGESTIONS,
     NAMES,
@@ -68,6 +69,8 @@ class Parsed:
     """The arguments of `In` with their offsets, in order."""
     roots: frozenset[str]
     """The roots it uses: context, event, entity, principal."""
+    actors: tuple[tuple[str, int], ...]
+    """The arguments of `actors` with their offsets, in order."""
     constant: bool
     """Whether it reads nothing, so that its value is always the same."""
 
@@ -107,6 +110,7 @@ def parse(text: str, *, names: frozenset[str] = NAMES) -> Parsed:
         reads=tuple(reads),
         inside=tuple(inside),
         roots=frozenset(check.roots),
+        actors=tuple(sorted(check.actors, key=_by_offset)),
         constant=not check.roots and not inside,
     )
 
@@ -125,6 +129,7 @@ class _Check:
         self.nodes = 0
         self.reads: list[tuple[str, int]] = []
         self.inside: list[tuple[str, int]] = []
+        self.actors: list[tuple[str, int]] = []
         self.roots: set[str] = set()
 
     def walk(self, tree: ast.expr) -> None:
@@ -240,7 +245,7 @@ class _Check:
     def call(self, node: ast.Call) -> Iterable[ast.expr]:
         self.nodes += 1  # the name of the function, which is not visited
         name = self.function(node)
-        least, most = FUNCTIONS[name]
+        least, most = FUNCTIONS.get(name) or GENERATED_FUNCTIONS[name]
         count = len(node.args)
         if node.keywords:
             self.fail("expression.arguments", f"{name}() takes no named arguments", node)
@@ -254,6 +259,12 @@ class _Check:
             if type(written) is not str:
                 self.fail("expression.arguments", "In() takes the name of a state, written out", first, "In('state')")
             self.inside.append((written, self.offset(first)))
+        if name == "actors" or name in GENERATED_FUNCTIONS:
+            self.roots.add("context")
+        if name == "actors":
+            if type(written) is not str:
+                self.fail("expression.arguments", "actors() takes the name of an event", first, 'actors("approve")')
+            self.actors.append((written, self.offset(first)))
         if name == "ms" and type(written) is str and parse_duration(written) is None:
             hint = "write 250ms, 30s, 5m, 24h, 7d or 1h30m"
             self.fail("expression.constant", f'"{written[:_SHORT]}" is not a duration', first, hint)
@@ -269,7 +280,7 @@ class _Check:
             self.fail("expression.function", f'no method "{called.attr}": values have none', called, hint)
         if not isinstance(called, ast.Name):
             self.fail("expression.function", "only functions can be called", called)
-        if called.id not in FUNCTIONS:
+        if called.id not in FUNCTIONS and called.id not in GENERATED_FUNCTIONS:
             known = FUNCTION_SUGGESTIONS.get(called.id) or nearest(called.id, FUNCTIONS)
             hint = f'did you mean "{known}"?' if known else f"the functions are {', '.join(FUNCTIONS)}"
             self.fail("expression.function", f'no function "{called.id}"', called, hint)

@@ -20,7 +20,7 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import describe_error
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import StepRun, run_from
-from interlock.kernel.select import Selector
+from interlock.kernel.select import Selector, may_leave
 from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Expression, Guard
 from interlock.model.document.walk import guard_expressions
@@ -95,6 +95,8 @@ class Explainer:
         denied = False
         for number in candidates.numbers():
             transition = self.chart.transitions[number]
+            if not may_leave(transition, event, configuration.ids):
+                continue  # as if the hidden state did not have it: its event may be deferred
             guard = transition.guard
             held, error = self._evaluate(transition, run)
             if guard is None or held:

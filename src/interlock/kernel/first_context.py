@@ -13,15 +13,18 @@ from interlock.model.chart import Chart, State
 from interlock.model.convert import to_json
 from interlock.model.document.field import UNSET, Field, copy_json, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
+from interlock.model.personal_token import KEY_FIELD
 
 
 class FirstContext:
     """Builds the first contexts of one chart's entities."""
 
-    def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
+    def __init__(self, chart: Chart, actions: ActionCompiler, *, keeps_key: bool) -> None:
         self.chart = chart
         self.actions = actions
-        self.fields = {field.name: field for field in chart.states[0].context}
+        hidden = chart.hidden_fields
+        self.fields = {field.name: field for field in chart.states[0].context if field.name not in hidden}
+        self.keeps_key = keeps_key
         self.required = tuple(field.name for field in chart.states[0].context if field.required)
         self._operations: dict[tuple[int, str], Operation] = {}
         self.constant = self._constant()
@@ -50,6 +53,8 @@ class FirstContext:
         fields = self.fields
         for name, value in found.items():
             field = fields.get(name)
+            if field is None and name == KEY_FIELD and self.keeps_key:
+                continue  # the driver's
             if field is None:
                 known = ", ".join(fields) or "none"
                 raise RejectedError(
@@ -85,6 +90,8 @@ class FirstContext:
                     run.context[field.name] = None
                 else:
                     self._bind_default(run, state, field)
+        if KEY_FIELD in given:
+            run.context[KEY_FIELD] = given[KEY_FIELD]
         if self.chart.script is not None:
             self._run_script(run)
 

@@ -34,7 +34,11 @@ from interlock.kernel.saga_unwind import SagaUnwinder
 from interlock.model.chart import Chart, State
 from interlock.model.document.field import complete_payload
 from interlock.model.driver_events import TIMER_SOURCE, is_result
+from interlock.model.effect import Effect
 from interlock.model.event import RESULT_NAMES, Event
+from interlock.model.journal.entry import ERASE
+from interlock.model.journal.work import ERASE_WORK, key_base
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Ended, Invocation, Snapshot
 from interlock.model.step import Fault, Step
 
@@ -69,7 +73,12 @@ class Receiver:
         return self._general_step(snapshot, configuration, event, self._run(snapshot, event))
 
     def receive_after_end(self, snapshot: Snapshot, event: Event) -> Step:
-        """Return the step of an event that arrives after the end: only sagas still react to it (S10, S30)."""
+        """Return the step of an event that arrives after the end: only sagas still react to it (S10, S30).
+
+        Personal data can be erased after the end, too.
+        """
+        if event.name == ERASE and event.type == "platform":
+            return self._erase(snapshot, event)
         compensated = self.unwinder.receive(snapshot, event) if snapshot.invokes else None
         if compensated is None:  # no state is active after the end
             compensated = self.unwinder.compensate_late(snapshot, event, frozenset(), raises=self.raises)
@@ -190,15 +199,28 @@ class Receiver:
         return self._general_step(snapshot, configuration, event, run, Cause(timer=timer))
 
     def _control(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
-        """Our own events, accepted from the driver only: cancelled by the parent (S10), timer moved (S39)."""
+        """Our own events, accepted from the driver only: cancelled by the parent (S10), timer moved (S39), erased."""
         if event.type != "platform":
             return Step(snapshot, (), "rejected", "reserved")
         if event.name == "_cancel":
             return self._end_as(snapshot, configuration, self._run(snapshot, event), "cancelled", NO_CAUSE)
+        if event.name == ERASE:
+            return self._erase(snapshot, event)
         due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None
         if event.name == "_timer.moved" and type(due_ms) is int:
             return self._timer_moved(snapshot, event.data, due_ms)
         return Step(snapshot, (), "rejected", "undeclared")
+
+    def _erase(self, snapshot: Snapshot, event: Event) -> Step:
+        """Forget the data key. What was sealed under it stays as it is; the effect destroys the key itself."""
+        kid = snapshot.context.get(KEY_FIELD)
+        if not isinstance(kid, str):
+            return Step(snapshot, (), "rejected", "personal.none" if kid is None else "personal.erased")
+        context = {**snapshot.context, KEY_FIELD: {"kid": kid, "erased_ms": event.time_ms}}
+        after = self.outcomes.next_version(snapshot, context=context)
+        key = f"{key_base(snapshot.entity, after.version, event.epoch)}/0"
+        effect = Effect("call", 0, key, {"name": ERASE_WORK, "input": {"kid": kid}})
+        return Step(after, (effect,), "applied", "erased")
 
     def _timer_moved(self, snapshot: Snapshot, data: dict[str, Any], due_ms: int) -> Step:
         timer = find_moved_timer(snapshot, data)

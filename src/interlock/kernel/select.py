@@ -145,7 +145,7 @@ class Selector:
         return found
 
     def _has_condition(self, transition: Transition) -> bool:
-        return transition.guard is not None or transition.roles is not None
+        return transition.guard is not None or transition.roles is not None or bool(transition.roles_in)
 
     # Choice
 
@@ -212,6 +212,8 @@ class Selector:
         """Return whether the roles and the guard of a transition allow it."""
         if transition.roles is not None and not is_permitted(transition.roles, event):
             return False
+        if transition.roles_in and not may_leave(transition, event, run.active):
+            return False
         if transition.guard is None:
             return True
         guard = self._guards.get(transition.index) or self.guard(transition, transition.guard)
@@ -228,6 +230,11 @@ class Selector:
 def _is_own(event: Event, run: StepRun) -> bool:
     """Return whether the kernel created an event, or the driver did and the snapshot was waiting for it."""
     return event is run.matched or (event.type == "platform" and event.source is None and event.invokeid is None)
+
+
+def may_leave(transition: Transition, event: Event | None, active: frozenset[str]) -> bool:
+    """Return whether the sender has the roles of the hidden states that a transition would leave now."""
+    return all(state not in active or is_permitted(roles, event) for state, roles in transition.roles_in)
 
 
 def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:

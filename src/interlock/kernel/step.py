@@ -26,12 +26,14 @@ from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
+from interlock.kernel.sight import CoverKeeper
 from interlock.model.chart import Chart, State
 from interlock.model.convert import to_json
 from interlock.model.document.actions import Value
 from interlock.model.document.field import json_problem
 from interlock.model.event import Event, check_sendable
 from interlock.model.known_charts import remember_chart
+from interlock.model.personal_plan import plan_of
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 
@@ -66,11 +68,15 @@ class Kernel:
         self.outcomes = Outcomes(chart, self.explainer)
         self.receiver = Receiver(chart, self.planner, self.actions, self.microsteps, self.outcomes)
         self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
-        self.first_context = FirstContext(chart, self.actions)
+        self.personal = plan_of(chart)
+        self.first_context = FirstContext(chart, self.actions, keeps_key=self.personal is not None)
         self._kind = chart.kind
         self._revision = chart.revision
-        self._compiled = self.planner.compiled_steps
-        self._named = self.planner.named_steps
+        # A chart that covers hidden states has empty tables, so that each of its steps passes `_general_step`.
+        is_covered = chart.hidden is not None and chart.hidden.is_covered
+        self.covers = CoverKeeper(chart, chart.hidden) if is_covered and chart.hidden is not None else None
+        self._compiled = self.planner.compiled_steps if self.covers is None else {}
+        self._named = self.planner.named_steps if self.covers is None else {}
         self._entry: Plan | None = None
         self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
 
@@ -110,8 +116,10 @@ class Kernel:
             defaults, names = self._plain_start
             values = first.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
-            return Step(snapshot)
-        return self._started(given, entity, time_ms, parent, self._entry, epoch)
+            step = Step(snapshot)
+        else:
+            step = self._started(given, entity, time_ms, parent, self._entry, epoch)
+        return step if self.covers is None else self.covers.after(None, step, time_ms)
 
     def _started(
         self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan, epoch: int
@@ -154,6 +162,8 @@ class Kernel:
         by_name = event.__class__ is str
         if type(event) is not Event or type(snapshot) is not Snapshot:
             event = _check_arguments(snapshot, event, data, time_ms)
+        if self.covers is not None:
+            return self.covers.after(snapshot, self._covered_step(snapshot, event), event.time_ms)
         if snapshot.ended is not None:
             return self.receiver.receive_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
@@ -161,10 +171,29 @@ class Kernel:
             self.accelerator.count_use(configuration, event.name, by_name=by_name)
         return self.receiver.receive(snapshot, configuration, event)
 
+    def _covered_step(self, snapshot: Snapshot, event: Event) -> Step:
+        """Return the step without what it shows to readers: compiled if there is a function, otherwise general."""
+        try:
+            step = self.planner.compiled_steps[snapshot.configuration][event.name](snapshot, event)
+            if step is not None:
+                return step
+        except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it
+            pass
+        if snapshot.ended is not None:
+            return self.receiver.receive_after_end(snapshot, event)
+        configuration = self._configuration(snapshot)
+        if self.fast:
+            self.accelerator.count_use(configuration, event.name, by_name=False)
+        return self.receiver.receive(snapshot, configuration, event)
+
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """Return the snapshot after these events, without effects: replay. Compiled steps make no snapshots between."""
         configuration = self.planner.configuration(snapshot.configuration)
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
+        if self.covers is not None:
+            for event in events:
+                snapshot = self.step(snapshot, event).snapshot
+            return snapshot
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
             plain_step = None if configuration is None else configuration.plain_steps.get(event.name)

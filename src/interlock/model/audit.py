@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.model.event import Event
+from interlock.model.journal.entry import CREATE
 from interlock.model.journal.record import chain_start
 from interlock.model.limits import AUDIT_NAME_BYTES_MAX, AUDIT_REASON_BYTES_MAX
 from interlock.model.storable import describe
@@ -30,6 +31,9 @@ from interlock.model.storable import describe
 STREAM = "audit"
 FORMER_STREAM = "audit_refusal"
 """What the genesis of a chain binds: the stream; and that of earlier releases."""
+
+HTTP_EVENT = "_http"
+"""How the event of a request begins that was refused before it became an event: then its method and its path follow."""
 
 CHECKPOINT = "_audit.checkpoint"
 """The event of a row that contains a signed checkpoint."""
@@ -97,12 +101,14 @@ class AuditRow(Struct, frozen=True, omit_defaults=True, rename={"originator": "f
     @property
     def is_refusal(self) -> bool:
         """Whether an attempt on a known kind changed nothing. Senders choose other kinds freely, so none is counted."""
-        return self.outcome != "applied" and self.reason not in UNKNOWN_PLACES and self.entity != ""
+        is_known = self.reason not in UNKNOWN_PLACES and not self.event.startswith(HTTP_EVENT)
+        return self.outcome != "applied" and is_known and self.entity != ""
 
     @property
     def wants_states(self) -> bool:
         """Whether a store adds the states of the entity."""
-        return self.state_from is None and self.is_refusal and not self.is_summary and "/" in self.entity
+        is_attempt = self.outcome != "applied" and not self.is_summary and self.reason not in UNKNOWN_PLACES
+        return self.state_from is None and is_attempt and "/" in self.entity
 
 
 class AuditRecord(Struct, frozen=True):
@@ -247,10 +253,13 @@ def originator_of(principal: Any) -> Actor | None:
 
 
 def actor_of_event(event: Event) -> Actor:
-    """Return who caused an event: its principal; without one, the timer, the worker or the local program."""
+    """Return who caused an event: its principal; without one, the timer, worker, parent or local program."""
     found = actor_of(event.principal)
     if found is not None:
         return found
     if event.source is not None:
         return TIMER if event.source.startswith("timer/") else WORKER
-    return WORKER if event.type != "external" and event.name != "_create" else LOCAL
+    if event.name == CREATE:
+        parent = event.data.get("parent") if isinstance(event.data, dict) else None
+        return Actor(str(parent["entity"]), "system") if isinstance(parent, dict) and "entity" in parent else LOCAL
+    return LOCAL if event.type == "external" else WORKER

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.errors import NO_LOCATION, SourceLocation
+from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
-from interlock.model.document.document import DialectName, Document, EventType, Expect, Retry, Sensitive
+from interlock.model.document.document import Access, DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
+from interlock.model.personal_token import KEY_FIELD
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
@@ -79,7 +81,8 @@ class Transition:
     `internal`: the author wrote that the source is not exited (`reenter: false`, or `type` in SCXML). `reenter` is the
     same flag as XState means it. `driven`: made from `after`, `onDone` or `onError`. Only events that the kernel or the
     driver created trigger it, not an event of the same name that an action raises. `origin` is the key in the
-    definition, `label` the text that a diagram shows for its event (`pay`, `after 30s`, `done`).
+    definition, `label` the text that a diagram shows for its event (`pay`, `after 30s`, `done`). `roles_in`: while the
+    state of such a pair is active, the transition would leave it, and needs one of these roles, too.
     """
 
     index: int
@@ -91,6 +94,7 @@ class Transition:
     internal: bool = False
     reenter: bool = False
     roles: tuple[str, ...] | None = None
+    roles_in: tuple[tuple[str, tuple[str, ...]], ...] = ()
     driven: bool = False
     origin: str = "on"
     label: str = ""
@@ -191,6 +195,7 @@ class Invoke:
     key: Value = None
     restore: str = "keep"
     late: LateCompensation | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
@@ -242,12 +247,28 @@ class RetentionPolicy:
     archive: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenStates:
+    """The hidden states of a chart: `sensitive: true` or a mapping, and everything inside them.
+
+    `entering` are the numbers of the transitions that may enter one. `readers` are the roles that may see all of
+    them; without roles, only the right `read:sensitive` does. `is_covered`: the chart keeps every rule of covers, so
+    that others may see its entities as if those were in no hidden state. If not, they see no entity of the kind.
+    """
+
+    states: frozenset[str] = frozenset()
+    entering: frozenset[int] = frozenset()
+    readers: frozenset[str] = frozenset()
+    is_covered: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Chart:
     """A compiled definition.
 
     `revision` is the name of its behaviour, or another name under which a store has entities of it; `other_names` are
     the other names of the same revision. A chart that was compiled and not loaded has its label and content hash.
+    `hidden` is None if no state is hidden.
     `document` is what it was compiled from.
 
     `top` is the state whose final child ends the entity: the root, or the root of the XState machine below a synthetic
@@ -263,6 +284,8 @@ class Chart:
     completion_root: int = 0
     unhandled: Literal["reject", "ignore", "defer"] = "reject"
     binding: Literal["early", "late"] = "early"
+    create: Access | None = None
+    read: Access | None = None
     events: tuple[EventType, ...] | None = None
     script: str | None = None
     label: str | None = None
@@ -277,6 +300,7 @@ class Chart:
     charts: tuple[str, ...] = ()
     inline: tuple[tuple[str, Chart], ...] = ()
     other_names: tuple[str, ...] = ()
+    hidden: HiddenStates | None = None
     source: str = field(default="<definition>", compare=False)
     document: Document | None = field(default=None, compare=False, repr=False)
 
@@ -285,10 +309,18 @@ class Chart:
         """The fields of the context in which sagas record their progress."""
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
 
+    @property
+    def hidden_fields(self) -> frozenset[str]:
+        """The fields of the context that no author declared: the progress of sagas, and who approved what."""
+        records_actors = any(each.approvals is not None for each in self.events or ())
+        return self.saga_fields | {ACTORS_FIELD} if records_actors else self.saga_fields
+
     def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
-        """Return a context as its author declared it: without the progress of sagas."""
-        hidden = self.saga_fields
-        return {name: value for name, value in context.items() if name not in hidden} if hidden else context
+        """Return a context as its author declared it: without sagas, approvals, and the id of the data key."""
+        hidden = self.hidden_fields
+        if not hidden and KEY_FIELD not in context:
+            return context
+        return {name: value for name, value in context.items() if name not in hidden and name != KEY_FIELD}
 
     @property
     def revision_text(self) -> str:

@@ -91,6 +91,7 @@ def expression_sites(chart: Chart) -> Iterator[ExpressionSite]:
         yield from (
             ExpressionSite(0, each) for value in (event.permit, event.dedupe) for each in value_expressions(value)
         )
+    yield from (ExpressionSite(0, each.permit) for each in (chart.create, chart.read) if each and each.permit)
 
 
 def written_names(chart: Chart) -> frozenset[str]:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, SourceLocation
 from interlock.model.document.document import Document
@@ -40,6 +41,14 @@ def to_builtins(value: Snapshot | Event | Step | Any) -> Any:
     return msgspec.to_builtins(value)
 
 
+def digested_json(snapshot: Snapshot) -> bytes:
+    """Return what the digest of a snapshot is the hash of: its deterministic JSON without `sight`, which is derived.
+
+    Entries of releases without `sight` then have the same digest when they are replayed.
+    """
+    return encode(snapshot if snapshot.sight is None else replace(snapshot, sight=None))
+
+
 def snapshot_digest(snapshot_json: bytes) -> str:
     """Return the hash of a snapshot as it is stored, which its entry records: 16 hex digits of BLAKE2b."""
     return blake2b(snapshot_json, digest_size=8).hexdigest()
@@ -66,6 +75,10 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
         raise CorruptionError(f"invalid {what}: {error}", code=f"{what}.decode") from error
 
 
+SET = "hashed_if_set"
+"""Marks a field that is newer than the hash: it is part of it only if it has a value, so that no old name changes."""
+
+
 def content_hash(document: Document) -> str:
     """Return twelve hex digits over the content of a document, without its positions in the text and without fields
     that are marked as not `hashed`: no step depends on them, and releases that named revisions by this hash had none.
@@ -79,7 +92,7 @@ def _content(value: Any) -> Any:
             each.name: _content(found)
             for each in fields(value)
             if each.compare
-            and each.metadata.get("hashed", True)
+            and (each.metadata.get("hashed", True) is True or (SET in each.metadata and getattr(value, each.name)))
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
             and not isinstance(found, SourceLocation)
         }

@@ -10,6 +10,7 @@ from interlock.model.codec import encode
 from interlock.model.convert import is_model, to_json
 from interlock.model.document.field import json_problem
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
+from interlock.model.personal_token import QUOTED_KEY, reserved_problem
 
 
 def payload_problem(payload: Any) -> str | None:
@@ -17,9 +18,12 @@ def payload_problem(payload: Any) -> str | None:
     if payload is None:
         return None
     problem = json_problem(payload, depth_max=PAYLOAD_DEPTH_MAX)
-    if problem is None and len(encode(payload)) > PAYLOAD_BYTES_MAX:
+    if problem is not None:
+        return problem
+    encoded = encode(payload)
+    if len(encoded) > PAYLOAD_BYTES_MAX:
         return f"the payload has more than {PAYLOAD_BYTES_MAX:,} bytes"
-    return problem
+    return reserved_problem(payload) if QUOTED_KEY in encoded else None
 
 
 def json_payload(value: Any, *, what: str, code: str) -> Any:
@@ -29,6 +33,8 @@ def json_payload(value: Any, *, what: str, code: str) -> Any:
     converted = to_json(value, what=what, code=code)
     problem = payload_problem(converted)
     if problem is not None:
+        if reserved_problem(converted) == problem:
+            code = "payload.reserved"
         raise UsageError(f"{what} is invalid: {problem}", code=code)
     return converted
 

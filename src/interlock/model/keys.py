@@ -5,6 +5,7 @@
 | `_effect/...`, `_timer/...`, `_outbox/...`, `_message/...` | the result of work (`WorkId.result_key`) |
 | `_sent/...`, `_moved...`, `_child`, `_cancel` | deliveries, timers and children |
 | `_bus/<length>:<source>#<id>` | a message of a bus; starts with the length of the source in characters |
+| `_env/<sender>/<id>` | a signed envelope of a sender; neither contains a slash |
 | `_bulk/<job>/<entity>` | the event of one entity in a bulk job of the console |
 | `_reconcile/<name>/<version>` | the result of a reconciler for a version |
 | `_<event>:<value>` | a chart's `dedupe` |
@@ -27,9 +28,9 @@ from interlock.model.limits import KEY_BYTES_MAX
 OWN = "_"
 """The prefix of every key of the driver."""
 
-BUS, BULK, RECONCILE = "_bus/", "_bulk/", "_reconcile/"
+BUS, BULK, RECONCILE, ENVELOPE = "_bus/", "_bulk/", "_reconcile/", "_env/"
 
-REQUESTS = (BUS, BULK, RECONCILE)
+REQUESTS = (BUS, BULK, RECONCILE, ENVELOPE)
 """Prefixes of keys that identify a request from outside: one key means one event, as with a sender's key."""
 
 
@@ -51,6 +52,12 @@ def bus_key(source: str, message: str) -> OwnKey:
     if former.startswith(OWN) or not _fits(former):
         former = _digest(former)
     return OwnKey(_own(BUS, f"{len(source)}:{source}#{message}"), former, former)
+
+
+def envelope_key(sender: str, message_id: str) -> OwnKey:
+    """Return the key of an envelope. The id is only unique for its sender."""
+    text = f"{sender}/{message_id}"
+    return OwnKey(_own(ENVELOPE, text), text if _fits(text) else _digest(text))
 
 
 def bulk_key(job: str, entity: str) -> OwnKey:

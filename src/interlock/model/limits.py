@@ -215,6 +215,12 @@ AUDIT_FOLD_MS = 1_000
 AUDIT_COUNTERS_MAX = 1_024
 """Counters of a flood, by principal, code and kind. Beyond them, attempts are counted together as `other`."""
 
+AUDIT_CHECKPOINT_MS = 60_000
+"""How often a checkpoint is written: what is forged within this time cannot be proven."""
+
+AUDIT_CHECKPOINT_ENTRIES = 10_000
+"""Entries of journals that one checkpoint includes: its row has a megabyte at most."""
+
 AUDIT_BATCH_ROWS_MAX = 256
 """Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
@@ -252,6 +258,12 @@ MESSAGE_BYTES_MAX = 1_048_576
 
 CHILD_DEPTH_MAX = 16
 """Levels of charts that invoke charts: a chart that invokes itself would not end."""
+
+WAITING_MAX = 10_000
+"""Callers that wait for any entity in a process: each has a request in memory."""
+
+WAITING_SHARE_MAX = 2_500
+"""Callers with the same principal that wait in a process: a quarter of all, so that no sender takes every place."""
 
 MAILBOX_MAX = 1_000
 """Senders that wait for one entity in one process: one second at a thousand steps per second. Akka has no limit by
@@ -470,6 +482,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
+APPROVERS_MAX = 16
+"""Users whose approval of one event is remembered: each is a few dozen bytes in every snapshot."""
+
 PERMITS_COMPILED_MAX = 10_000
 """Permits that a process keeps compiled, at most about 20 MB: a chart has one for each of its events at most."""
 
@@ -498,12 +513,108 @@ MIGRATION_GROUPS_MAX = 1_000
 MIGRATION_SAMPLES_MAX = 5
 """Entities that a group of a migration names."""
 
+DATA_KEYS_POOL = 64
+"""Data keys that are written in one transaction, before entities need them: a creation waits for no extra flush, and a
+crash wastes at most this many."""
+
+CIPHERS_CACHED_MAX = 10_000
+"""Opened data keys in memory, about 500 bytes each."""
+
+CIPHER_AGE_MS_MAX = 60_000
+"""How long a process uses an opened data key before it looks whether another one has destroyed it."""
+
+KEYRING_BYTES_MAX = 1_000_000
+"""Bytes of a keyring file: far more than one epoch a day for decades."""
+
+KEYRING_COMMAND_SECONDS = 30
+"""How long the command of a keyring may take: a key service answers in less than a second."""
+
+ERASURES_FOLLOWED_MAX = 1_000
+"""Entities that one erasure follows to: a chain of sends is short, and a longer one is a mistake to look at."""
+
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""
+
+DEFAULT_RATES = {
+    "send": (2_000, 10_000),
+    "read": (1_000, 5_000),
+    "operate": (100, 500),
+    "anonymous": (10, 100),
+}
+"""Requests per second, and at once, of a principal by class, and of an address prefix without one. Sends and reads are
+about what one process serves, so one caller does not displace all others."""
 
 RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""
 
 RATE_BURST_MAX = 1_000_000
 """Requests at once of a rate limit: as `RATE_PER_SECOND_MAX`."""
+
+KEY_FILE_BYTES_MAX = 4_194_304
+"""Bytes of a key file: `KEYS_MAX` keys with some hundred bytes each. It is read again whenever it changes."""
+
+KEYS_MAX = 10_000
+"""API keys of a server: people and programs, not devices."""
+
+KEY_FILE_AGE_MS = 1_000
+"""How often a server looks whether its key file has changed: so soon does a revoked key stop working."""
+
+ROLES_MAX = 64
+"""Roles of a principal: charts test each of them, and every entry stores them."""
+
+ISSUERS_MAX = 16
+"""Issuers of tokens of a server: each has keys that are read again and again."""
+
+JWKS_BYTES_MAX = 65_536
+"""Bytes of the keys of an issuer: `JWKS_KEYS_MAX` RSA keys with their certificates fit."""
+
+JWKS_KEYS_MAX = 32
+"""Keys of an issuer: the current ones, the last ones and the next ones, of several algorithms."""
+
+TOKEN_BYTES_MAX = 8_192
+"""Bytes of a bearer token: providers with many groups reach some kilobytes, and a request head has 32 KiB."""
+
+TOKENS_CACHED_MAX = 10_000
+"""Verified tokens that a process remembers: verifying costs 130 to 190 us, looking up about 2."""
+
+CLAIM_BYTES_MAX = 1_024
+"""Bytes of a claim in a principal: every entry that its user causes stores it."""
+
+SIGNATURES_MAX = 16
+"""Signatures of a request that are looked at, and keys of a sender: a rotation needs two of each."""
+
+SENDERS_MAX = 1_000
+"""Senders of envelopes of a server."""
+
+ENVELOPE_AGE_MS_MAX = 300_000
+"""How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt anew. Far
+less than the time for which keys are remembered, so a replay is either too old or a duplicate."""
+
+ENGINE_CONTINUE_AFTER = 1_000
+"""Updates after which an entity on Temporal starts a new history: half of the 2,000 that the server allows in one."""
+
+ENGINE_HISTORY_MAX = 20_000
+"""Events of a history after which an entity on Temporal no longer waits for running effects before it starts a new one:
+the server ends a workflow at 51,200."""
+
+ENGINE_KEYS_MAX = 1_000
+"""Keys that an entity in an engine remembers: they are carried from one history to the next, about 80 bytes each."""
+
+ENGINE_CARRIED_BYTES_MAX = 262_144
+"""Bytes of the newest entries that are carried from one history to the next (256 KiB): Temporal warns at 512 KiB."""
+
+ENGINE_WAIT_MS = 30_000
+"""How long a call to an engine waits for an answer: a worker that was killed is replaced within ten seconds."""
+
+ENGINE_LISTED_MAX = 1_000
+"""Entities that a list without a mirror reads one by one: each is a query to a workflow, about three milliseconds."""
+
+ENGINE_RUNNING_MAX = 100
+"""Pieces of work that one entity on Temporal runs at the same time: the server allows 2,000 pending activities."""
+
+ENGINE_MIRROR_MS = 1_000
+"""How long entries wait to be written to the mirror together."""
+
+ENGINE_MIRROR_ENTRIES = 50
+"""Entries that are written to the mirror at once, without waiting longer."""

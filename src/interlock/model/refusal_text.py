@@ -15,9 +15,12 @@ from typing import Any
 
 import msgspec
 
+from interlock.model.approvals import count_approvals
 from interlock.model.chart import Chart
 from interlock.model.event import Event
+from interlock.model.journal.entry import CREATE
 from interlock.model.limits import EXPLANATION_LENGTH_MAX
+from interlock.model.personal_token import ERASED, is_token
 from interlock.model.sendable_events import accepting_states, listed, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
@@ -53,7 +56,7 @@ def explain_refusal(
         states = tuple(each for each in snapshot.configuration if each not in hidden)
         why = _rejection(chart, event.name, reason, failed_guards, faults, hidden)
         text = f"{head} in state {listed(states, limit=_STATES_MAX)}: {why}" if states else f"{head}: {why}"
-    return text if len(text) <= EXPLANATION_LENGTH_MAX else text[: EXPLANATION_LENGTH_MAX - 1] + "…"
+    return _cut(text)
 
 
 def _rejection(
@@ -101,6 +104,8 @@ def _denial(chart: Chart, snapshot: Snapshot, event: Event, reason: str | None) 
         return f"the `permit` of the event does not allow it to {_sender(event)}"
     if reason == "permit.error":
         return "the `permit` of the event failed, so it allows the event to no sender"
+    if reason == "approvals":
+        return _missing_approvals(chart, snapshot, event)
     if reason != "roles":
         return str(reason)
     declared = next((each.roles for each in chart.events or () if each.name == event.name and each.roles), None)
@@ -108,11 +113,37 @@ def _denial(chart: Chart, snapshot: Snapshot, event: Event, reason: str | None) 
     return f"{roles_text(roles)}; {_sender(event)} has {_roles_of(event)}"
 
 
-def role_denial_text(entity: str, event: Event, roles: Iterable[str] | None) -> str:
+def role_denial_text(entity: str, event: Event, roles: Iterable[str] | None, *, creates: bool = False) -> str:
     """Return one sentence that says that a sender lacks the roles of an event, without anything of the entity."""
-    text = f"`{entity}` denied `{event.name[:_VALUE_LENGTH_MAX]}`: {roles_text(tuple(roles or ()))}"
-    text = f"{text}; {_sender(event)} has {_roles_of(event)}"
+    found = tuple(roles or ())
+    if creates:
+        what = "creation"
+        why = roles_text(found) if found else "the chart has no `create`, and its events have roles"
+    else:
+        what, why = f"`{event.name[:_VALUE_LENGTH_MAX]}`", roles_text(found)
+    return _cut(f"`{entity}` denied {what}: {why}; {_sender(event)} has {_roles_of(event)}")
+
+
+def denial_text(entity: str, event: Event, reason: str) -> str:
+    """Return one sentence that says that an event was denied before its entity was loaded, without anything of it."""
+    what = "creation" if event.name == CREATE else f"`{event.name[:_VALUE_LENGTH_MAX]}`"
+    texts = {
+        "permit": f"the `permit` does not allow it to {_sender(event)}",
+        "permit.error": "the `permit` failed, so it allows it to no principal",
+    }
+    return _cut(f"`{entity}` denied {what}: {texts.get(reason, reason)}")
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= EXPLANATION_LENGTH_MAX else text[: EXPLANATION_LENGTH_MAX - 1] + "…"
+
+
+def _missing_approvals(chart: Chart, snapshot: Snapshot, event: Event) -> str:
+    found = next((each.approvals for each in chart.events or () if each.name == event.name and each.approvals), None)
+    if found is None:  # the newest revision needs them, and that of the entity does not record them
+        return "it needs approvals, which the revision of the entity does not record"
+    has = count_approvals(found, snapshot.context, event.time_ms)
+    return f"it needs {found.count} approvals by `{found.of}`, and has {has} that count"
 
 
 def _transition_roles(chart: Chart, snapshot: Snapshot, name: str) -> tuple[str, ...]:
@@ -181,5 +212,7 @@ def value_text(value: Any, length_max: int) -> str:
     """Return a value as JSON on one line, shortened if it is long."""
     if value == MASKED:
         return MASKED
+    if is_token(value):
+        return "(erased)" if value == ERASED else "(sealed)"
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -53,12 +53,34 @@ class Parent(Struct, frozen=True, gc=False, omit_defaults=True):
     key: str = ""
 
 
+Shown = Literal["whole", "change", "nothing"]
+"""What of an entry is shown to readers who may not see hidden states: all of it, that something changed, or nothing."""
+
+
+class Sight(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What readers see who may not see the hidden states of the chart (ADR 0138).
+
+    `unseen` counts the entries that they do not see, `time_ms` is the time of the last one that they do see, `shown` is
+    what they see of the entry of this version. `cover` is the snapshot that is shown while the entity is in a hidden
+    state; its own `sight` is None. `entered_ms` is since when they see the same states. `since` is the first version
+    that was written with all this: of what is older, they see nothing.
+    """
+
+    unseen: int = 0
+    time_ms: int = 0
+    shown: Shown = "whole"
+    cover: Snapshot | None = None
+    since: int = 1
+    entered_ms: int = 0
+
+
 class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     """An entity at one version.
 
     `configuration` has the ids of the active atomic states in document order; after the end, those of the final states.
     `history` maps the id of a history state to the recorded states. `entered` is used for late binding only.
-    `moved` is the version at which the entity last moved to another revision; 0 if it never did.
+    `moved` is the version at which the entity last moved to another revision; 0 if it never did. `sight` exists only if
+    the chart covers its hidden states. It is derived from the others, and no digest contains it.
     """
 
     kind: str
@@ -76,6 +98,7 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     output: Any = None
     parent: Parent | None = None
     moved: int = 0
+    sight: Sight | None = None
 
     def matches(self, state: str) -> bool:
         """Whether a state is active: an atomic one, or one that contains it. After the end, those in which it ended.

@@ -9,13 +9,15 @@ Rule 2: a principal that may not send an event learns only that, not in which st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
+from interlock.model.approvals import count_approvals
 from interlock.model.chart import Chart
 from interlock.model.chart_sites import event_names
 from interlock.model.document.field import UNSET, Field
@@ -24,7 +26,7 @@ from interlock.model.sendable_events import accepting_states, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.trust.authorization import ChartPolicy
 
-Why = Literal["guard", "roles", "elsewhere", "ended"]
+Why = Literal["guard", "roles", "permit", "approvals", "elsewhere", "ended"]
 
 
 class Refused(Struct, frozen=True):
@@ -42,11 +44,20 @@ class Refused(Struct, frozen=True):
         return self.error is not None and "event" in self.guard
 
 
+class ApprovalCount(Struct, frozen=True):
+    """The approvals that an event needs: by which event, how many, and how many there are."""
+
+    of: str
+    count: int
+    has: int
+
+
 class Acceptance(Struct, frozen=True):
     """One event: where it leads if it is accepted now; otherwise why it is not.
 
-    `why` is `guard` (see `guards`), `roles` (the principal may not send it), `elsewhere` (accepted in `states`) or
-    `ended`. `payload` is the JSON Schema of the payload, None if there is no declaration. `roles` may send the event;
+    `why` is `guard` (see `guards`), `roles` or `permit` (the principal may not send it), `approvals` (see there),
+    `elsewhere` (accepted in `states`) or `ended`. A permit is evaluated for a principal with an id, if it does not read
+    the event. `payload` is the JSON Schema of the payload, None if there is no declaration. `roles` may send the event;
     None if the chart does not restrict it.
     """
 
@@ -59,21 +70,39 @@ class Acceptance(Struct, frozen=True):
     roles: tuple[str, ...] | None = None
     payload: dict[str, Any] | None = None
     description: str | None = None
+    approvals: ApprovalCount | None = None
 
 
 def acceptances(
-    kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None, policy: ChartPolicy | None = None
+    kernel: Kernel,
+    snapshot: Snapshot,
+    principal: Mapping[str, Any] | None,
+    policy: ChartPolicy | None = None,
+    *,
+    time_ms: int | None = None,
 ) -> tuple[Acceptance, ...]:
     """Return an answer for each event of `event_names`, accepted events first.
 
     `policy` has the roles of the newest revision, `Revisions.policy`; by default they are those of the chart.
+    Approvals are counted for `time_ms`; without it, expired ones count, too.
     """
     policy = policy or ChartPolicy(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
     found = [
-        _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
+        _acceptance(kernel.chart, policy, snapshot, candidates, each, principal, time_ms)
+        for each in event_names(kernel.chart)
     ]
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
+
+
+def masked_acceptance(found: Acceptance, names: Callable[[Iterable[str]], tuple[str, ...]]) -> Acceptance:
+    """Return an acceptance without the values that guards read; `names` leaves out the states that are hidden."""
+    return replace(
+        found,
+        states=names(found.states),
+        targets=names(found.targets),
+        guards=tuple(Refused(each.state, each.guard, {}, None, names(each.targets)) for each in found.guards),
+    )
 
 
 def every_role(chart: Chart) -> list[str]:
@@ -89,6 +118,7 @@ def _acceptance(
     candidates: tuple[Candidate, ...],
     name: str,
     principal: Mapping[str, Any] | None,
+    time_ms: int | None,
 ) -> Acceptance:
     declared = policy.events.get(name)
     roles = None if declared is None else declared.roles
@@ -103,6 +133,14 @@ def _acceptance(
     accepted = next((each for each in matching if each.accepted), None)
     if accepted is not None:
         targets = _targets(chart, accepted)
+        match policy.refusal_by_entity(name, principal, snapshot, time_ms):
+            case None:
+                pass
+            case "approvals":
+                count = _count_of(policy, name, snapshot, time_ms)
+                return Acceptance(name, False, "approvals", targets, roles=roles, payload=payload, approvals=count)
+            case _:
+                return Acceptance(name, False, "permit", roles=roles, payload=payload, description=description)
         return Acceptance(name, True, None, targets, roles=roles, payload=payload, description=description)
     if matching:
         guards = tuple(
@@ -112,6 +150,13 @@ def _acceptance(
         return Acceptance(name, False, "guard", guards=guards, roles=roles, payload=payload, description=description)
     states = accepting_states(chart, name)
     return Acceptance(name, False, "elsewhere", states=states, roles=roles, payload=payload, description=description)
+
+
+def _count_of(policy: ChartPolicy, name: str, snapshot: Snapshot, time_ms: int | None) -> ApprovalCount | None:
+    needed = policy.events[name].approvals
+    if needed is None:
+        return None
+    return ApprovalCount(needed.of, needed.count, count_approvals(needed, snapshot.context, time_ms))
 
 
 def _targets(chart: Chart, candidate: Candidate) -> tuple[str, ...]:

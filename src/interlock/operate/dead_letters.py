@@ -28,6 +28,7 @@ from interlock.ports.paging import pages
 from interlock.ports.store import Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_principal
+from interlock.trust.audit import act_row
 
 Act = Literal["retry", "drop"]
 
@@ -117,12 +118,11 @@ class WorkOperations:
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> AuditRow:
         """The audit row. Raises UsageError for a principal or a reason that cannot be stored."""
-        check_principal({"id": principal, "reason": why})
+        check_principal({"id": principal, "reason": why}, now_ms=self._clock.now_ms())
         event = "_work.retried" if act == "retry" else "_work.dropped"
         error = row.error.get("code") if isinstance(row.error, dict) else None
-        reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")
-        now_ms, note = self._clock.now_ms(), why or None
-        return AuditRow(row.entity, event, "applied", reason, now_ms, actor=principal, actor_kind="user", note=note)
+        reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "")
+        return act_row(row.entity, event, reason, by=principal, why=why, now_ms=self._clock.now_ms())
 
 
 def _unknown(key: str) -> NotFoundError:

@@ -33,6 +33,7 @@ from interlock.runtime.rollouts import (
     read_rollout,
 )
 from interlock.runtime.runtime import Runtime
+from interlock.trust.audit import act_row
 
 CHANGES_MAX = 8
 """Changes that a rollout remembers: a fact has at most 4 KiB."""
@@ -249,5 +250,7 @@ async def _save(
         saved = replace(saved, history=saved.history[1:])
     if runtime.store.facts is None:
         raise UnavailableError("this store keeps no facts", code="rollout.unsupported")
-    await runtime.store.facts.save_fact(fact_name(kind), encode(saved).decode())
+    text = f"{saved.revision} at {percent_text(share)}, {state}"
+    row = act_row(kind, "_rollout.changed", text, by=by, why=why, now_ms=change.changed_ms)
+    await runtime.store.facts.save_fact(fact_name(kind), encode(saved).decode(), audit=row)
     return saved

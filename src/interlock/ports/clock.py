@@ -42,6 +42,11 @@ class SystemClock:
         return secrets.token_hex(16)
 
 
+def random_bytes(count: int) -> bytes:
+    """Return new random bytes, for keys that the product gives to users. A test clock does not change them."""
+    return secrets.token_bytes(count)
+
+
 @runtime_checkable
 class PollingClock(Protocol):
     """A clock that knows which waits are polls: a test clock skips polls that can find nothing."""

@@ -47,6 +47,12 @@ CHART_MISSING_CODES = frozenset(
 class EventDelivery(Protocol):
     """The runtime, as the workers of its lanes use it."""
 
+    async def opened(self, value: Any) -> Any:
+        """Return the input of a handler with its personal values opened.
+
+        Raises RejectedError (`personal.erased`) when one was erased, UnavailableError when this process has no keys.
+        """
+
     async def has_chart(self, entity: str) -> bool:
         """Whether this process can deliver to the entity: it has its chart, in its revision."""
 

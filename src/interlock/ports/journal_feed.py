@@ -20,11 +20,15 @@ from interlock.model.journal.entry import Entry
 
 
 class FeedEntry(Struct, frozen=True):
-    """An entry, its entity, and the cursor after it: a feed from there on starts with the next one."""
+    """An entry, its entity, and the cursor after it: a feed from there on starts with the next one.
+
+    `head` is the hash of its record, as it is stored.
+    """
 
     entity: str
     entry: Entry
     cursor: str = ""
+    head: str = ""
 
 
 class FeedPage(Struct, frozen=True):

@@ -22,7 +22,9 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.audit import AuditLog
+from interlock.ports.data_keys import DataKeys
 from interlock.ports.definitions import Definitions
+from interlock.ports.engine import Engine
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
@@ -318,6 +320,11 @@ class Store(Protocol):
         return None
 
     @property
+    def data_keys(self) -> DataKeys | None:
+        """The keys of personal data. Without them, a chart with personal data is refused."""
+        return None
+
+    @property
     def facts(self) -> StoreFacts | None:
         """Settings that every process of the store follows."""
         return None
@@ -385,6 +392,11 @@ class Store(Protocol):
     @property
     def joins(self) -> Joins | None:
         """Writes in a transaction of the caller."""
+        return None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The system of another vendor that runs the entities; without one, our own driver does."""
         return None
 
     async def append(self, append: Append) -> AppendResult:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from interlock.model.audit import AuditRow
+
 FACT_BYTES_MAX = 4_096
 """Bytes of a fact: an address or a number, never data."""
 
@@ -19,5 +21,8 @@ class StoreFacts(Protocol):
     async def read_facts(self) -> Mapping[str, str]:
         """Return all facts, by name."""
 
-    async def save_fact(self, name: str, value: str | None) -> None:
-        """Set a fact; None removes it. Raises UnavailableError when it cannot be written."""
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
+        """Set a fact; None removes it. Raises UnavailableError when it cannot be written.
+
+        `audit` is the row about who did it, which is written with it: both or neither.
+        """

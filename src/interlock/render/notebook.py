@@ -115,7 +115,7 @@ def _where(snapshot: Snapshot) -> str:
 
 
 def _fields(context: dict[str, Any], chart: Chart) -> list[tuple[str, str]]:
-    hidden = chart.saga_fields
+    hidden = chart.hidden_fields
     found = [(name, _cut(encode(value).decode())) for name, value in context.items() if name not in hidden]
     rest = len(found) - FIELDS_MAX
     return found if rest <= 0 else [*found[:FIELDS_MAX], ("…", f"{rest} more")]

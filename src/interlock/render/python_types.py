@@ -150,7 +150,7 @@ class _Module:
 
     def contexts(self, name: str, initial: str) -> str:
         """The context as it is read and as it is given to `create`; returns the parameter of `create`."""
-        late, hidden = self.chart.binding == "late", self.chart.saga_fields
+        late, hidden = self.chart.binding == "late", self.chart.hidden_fields
         read: dict[str, _Entry] = {}
         given: list[_Entry] = []
         for state in self.chart.states:

@@ -31,12 +31,14 @@ from interlock.model.convert import Model
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import VisibleSnapshot
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
 from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
@@ -45,9 +47,11 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
+from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
+    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
     from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
@@ -171,13 +175,32 @@ class BlockingRuntime:
     @overload
     def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
 
+    @overload
+    def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Mapping[str, Any] | Model | JsonPayload = None,
+        *,
+        reader: Reader,
+        **options: Unpack[SendOptions],
+    ) -> VisibleReceipt: ...
+
     @passes_on_to(Runtime.send)
-    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+    def send(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        reader: Reader | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Receipt | VisibleReceipt:
         """As `Runtime.send`."""
-        # The overloads say which payloads belong to which events.
-        return self._wait(
-            cast("Coroutine[Any, Any, Receipt]", cast("Any", self.runtime).send(entity, event, payload, **options))
-        )
+        # The overloads say which payloads belong to which events, and which receipt is the answer.
+        sending: Coroutine[Any, Any, Receipt | VisibleReceipt]
+        sending = cast("Any", self.runtime).send(entity, event, payload, reader=reader, **options)
+        return self._wait(sending)
 
     def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
         """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.
@@ -201,6 +224,7 @@ class BlockingRuntime:
         if _is_in_event_loop():
             raise _running_loop_error()
 
+    @overload
     def dry_run(
         self,
         entity: str,
@@ -209,46 +233,110 @@ class BlockingRuntime:
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
+        reader: None = None,
+    ) -> Receipt: ...
+
+    @overload
+    def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader,
+    ) -> VisibleReceipt: ...
+
+    def dry_run(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        reader: Reader | None = None,
         **unknown: Any,
-    ) -> Receipt:
+    ) -> Receipt | VisibleReceipt:
         """As `Runtime.dry_run`."""
-        return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal, **unknown))
+        running: Coroutine[Any, Any, Receipt | VisibleReceipt]
+        running = cast("Any", self.runtime).dry_run(
+            entity, event, payload, key=key, principal=principal, reader=reader, **unknown
+        )
+        return self._wait(running)
 
-    def state(self, entity: str, *, at: At | None = None) -> Snapshot:
+    @overload
+    def state(self, entity: str, *, at: At | None = None, reader: None = None) -> Snapshot: ...
+
+    @overload
+    def state(self, entity: str, *, at: At | None = None, reader: Reader) -> VisibleSnapshot: ...
+
+    def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot | VisibleSnapshot:
         """As `Runtime.state`."""
-        return self._wait(self.runtime.state(entity, at=at))
+        if reader is None:
+            return self._wait(self.runtime.state(entity, at=at))
+        return self._wait(self.runtime.state(entity, at=at, reader=reader))
 
-    def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+    @overload
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: None = None
+    ) -> tuple[Entry, ...]: ...
+
+    @overload
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader
+    ) -> tuple[VisibleEntry, ...]: ...
+
+    def journal(
+        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
+    ) -> tuple[Entry, ...] | tuple[VisibleEntry, ...]:
         """As `Runtime.journal`."""
-        return self._wait(self.runtime.journal(entity, after=after, limit=limit))
+        if reader is None:
+            return self._wait(self.runtime.journal(entity, after=after, limit=limit))
+        return self._wait(self.runtime.journal(entity, after=after, limit=limit, reader=reader))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses `runtime` on its event loop, and return its result."""
         return self._wait(work)
 
-    def list(self, query: EntityQuery) -> EntityPage:
+    def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
         """As `Runtime.list`."""
-        return self._wait(self.runtime.list(query))
+        return self._wait(self.runtime.list(query, reader=reader))
 
     def indexes(self) -> tuple[IndexStatus, ...]:
         """As `Runtime.indexes`."""
         return self._wait(self.runtime.indexes())
 
-    def can(self, entity: str) -> tuple[Candidate, ...]:
+    def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
         """As `Runtime.can`."""
-        return self._wait(self.runtime.can(entity))
+        return self._wait(self.runtime.can(entity, reader=reader))
 
     def preview_upgrade(self, entity: str) -> UpgradePreview | None:
         """As `Runtime.preview_upgrade`."""
         return self._wait(self.runtime.preview_upgrade(entity))
 
-    def counts(self, kind: str) -> dict[str, int]:
+    def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """As `Runtime.counts`."""
-        return self._wait(self.runtime.counts(kind))
+        return self._wait(self.runtime.counts(kind, reader=reader))
 
-    def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: None = None
+    ) -> Generator[Entry, None, None]: ...
+
+    @overload
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader
+    ) -> Generator[VisibleEntry, None, None]: ...
+
+    def watch(
+        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
+    ) -> Generator[Entry, None, None] | Generator[VisibleEntry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
-        yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+        if reader is None:
+            return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+        return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms, reader=reader))
 
     def feed(
         self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
@@ -298,6 +386,16 @@ class BlockingRuntime:
     ) -> RefoldReport:
         """As `Runtime.refold`."""
         return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
+
+    def preview_erasure(self, entity: str) -> Erasure:
+        """As `Runtime.preview_erasure`."""
+        return self._wait(self.runtime.preview_erasure(entity))
+
+    def erase(
+        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
+    ) -> Erasure:
+        """As `Runtime.erase`."""
+        return self._wait(self.runtime.erase(entity, reason=reason, principal=principal, live=live))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

@@ -12,7 +12,8 @@ child comes from the invoke and the number of restarts, so that starting the chi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +21,9 @@ from typing import Any
 
 from interlock.errors import InternalError, NotFoundError, RejectedError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
+from interlock.model.entity_id import split_entity
 from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.sendable_events import knows_event, payload_mistake, unknown_event
 
@@ -62,7 +65,9 @@ class ChartRegistry:
         self._all: dict[tuple[str, str], Kernel] = {}
         self._other_names: dict[tuple[str, str], Kernel] = {}
         self._known_events: set[tuple[str, str]] = set()
-        for kernel in kernels:
+        self._child_names: set[tuple[str | None, str]] = set()
+        self._given = tuple(kernels)
+        for kernel in self._given:
             self._current[kernel.chart.kind] = kernel
             self._add(kernel)
 
@@ -75,8 +80,13 @@ class ChartRegistry:
         self._all[chart.kind, chart.revision] = kernel
         for name in chart.other_names:
             self._other_names[chart.kind, name] = kernel
+        self._child_names.update(_child_names(chart))
         for each in inline_kernels(kernel).values():
             self._add(each)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Return the charts that were given, in their order."""
+        return self._given
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of which this runtime can create entities, sorted."""
@@ -92,6 +102,16 @@ class ChartRegistry:
         if builtin is not None:
             return {builtin.chart.revision: builtin}
         return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
+
+    def is_child_id(self, entity: str) -> bool:
+        """Whether an id is one that an invoke gives to a child: `<kind>/<invoke id>-<16 hex digits>`."""
+        kind, name = split_entity(entity)
+        found = _CHILD_NAME.fullmatch(name)
+        if found is None or not self._child_names:
+            return False
+        invoke, state = found[1], found[1].rsplit(".", 2)[0]
+        names = {(each, name) for each in (kind, None) for name in (invoke, f"{state}.*")}
+        return not names.isdisjoint(self._child_names)
 
     def unknown_event(self, kind: str, name: str) -> UsageError | None:
         """Return the error for an event that no loaded revision of a kind knows; None if one does, or none is loaded.
@@ -175,6 +195,20 @@ def _builtin_kernel(kind: str) -> Kernel:
 
 
 # Children
+
+_CHILD_NAME = re.compile(r"(.+)-[0-9a-f]{16}")
+"""What `child_entity` returns, after the kind."""
+
+
+def _child_names(chart: Chart) -> Iterator[tuple[str | None, str]]:
+    """Yield the kind and the invoke id of the children that a chart can start; None for a kind that is computed.
+
+    An invoke without an id gets a new one at each entry: `<state>.<version>.<ordinal>`, here `<state>.*`.
+    """
+    for state in chart.states:
+        for each in state.invokes:
+            if each.type != "handler":
+                yield each.src if isinstance(each.src, str) else None, each.id or f"{state.id}.*"
 
 
 def child_entity(kind: str, invokeid: str, key: str, *, restarts: int = 0) -> str:

@@ -39,18 +39,18 @@ from interlock.errors import (
     NotFoundError,
     RejectedError,
     UnavailableError,
+    UsageError,
 )
 from interlock.model.backoff import Backoff
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
-from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.entities.send_request import EXPIRED
-from interlock.runtime.request_checks import check_principal
+from interlock.runtime.request_checks import check_principal, check_trace
 from interlock.runtime.runtime import Runtime
 
 UNACKNOWLEDGED_MAX = 64
@@ -98,7 +98,7 @@ class Consumer:
         ordered: bool = False,
         dead_letters: Bus | None = None,
     ) -> None:
-        check_principal(principal)
+        check_principal(principal, now_ms=runtime.clock.now_ms())
         self.counts: Counter[str] = Counter()
         self._source = source
         self._runtime = runtime
@@ -272,9 +272,8 @@ class Consumer:
 
     async def _try_send(self, message: Message, delivery: Delivery) -> Receipt:
         principal = self._principal or {"id": f"bus:{message.source}", "kind": "bus", "roles": []}
-        trace = message.trace if message.trace and len(message.trace.encode()) <= NAME_BYTES_MAX else None
         key = bus_key(message.source, message.id)
-        fields: dict[str, Any] = {"principal": principal, "trace": trace}
+        fields: dict[str, Any] = {"principal": principal, "trace": _valid_trace(message.trace)}
         while True:
             try:
                 return await self._runtime.submit(
@@ -283,7 +282,9 @@ class Consumer:
             except NotFoundError as error:
                 if delivery.create is None or error.code != "entity.unknown":
                     raise
-            await self._runtime.create(delivery.entity, delivery.create, **fields)
+            created = await self._runtime.create(delivery.entity, delivery.create, **fields)
+            if created.outcome == "denied":
+                return created
 
     async def _wait(self, failures: int) -> None:
         """Wait before the next try. Raises `_Stopped` when the intake stops meanwhile."""
@@ -328,6 +329,15 @@ class Consumer:
 
 class _Stopped(Exception):
     """The intake stops: waiting messages are requeued."""
+
+
+def _valid_trace(trace: str | None) -> str | None:
+    """Return a trace that can be stored. An event is not refused because its sender's trace is invalid."""
+    try:
+        check_trace(trace)
+    except UsageError:
+        return None
+    return trace or None
 
 
 def _expired(message: Message, receipt: Receipt) -> InterlockError:

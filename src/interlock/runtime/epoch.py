@@ -16,6 +16,7 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkRow
+from interlock.trust.audit import act_row
 
 EPOCH_FACT = "epoch"
 WENT_BACK = "store.went_back"
@@ -34,12 +35,13 @@ async def read_epoch(store: Store) -> int:
     return int(text)
 
 
-async def raise_epoch(store: Store) -> int:
-    """Add one to the restore epoch, and return it. Raises UsageError for a store without facts."""
+async def raise_epoch(store: Store, *, by: str = "", now_ms: int = 0) -> int:
+    """Add one to the restore epoch, and return it; `by` is who did it. Raises UsageError for a store without facts."""
     if store.facts is None:
         raise UsageError("this store keeps no facts, so it has no restore epoch", code="store.facts")
     epoch = await read_epoch(store) + 1
-    await store.facts.save_fact(EPOCH_FACT, str(epoch))
+    row = act_row("", "_store.restored", f"epoch {epoch}", by=by, now_ms=now_ms)
+    await store.facts.save_fact(EPOCH_FACT, str(epoch), audit=row)
     return epoch
 
 

@@ -9,13 +9,14 @@ would be a wrong answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from interlock.kernel.step import Kernel
 from interlock.model.conditions import KeyRange, key_range
 from interlock.model.index_key import IndexedField, IndexForm, form_of_field
+from interlock.model.snapshot import Snapshot
 from interlock.ports.field_indexes import IndexStatus, check_searchable
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
@@ -51,21 +52,34 @@ async def declared_forms(revisions: Revisions, kind: str) -> dict[str, IndexForm
 
 async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -> EntityPage:
     """Return a page of the entities that meet all conditions on fields. Raises UsageError for a field without index."""
-    conditions = await _conditions(revisions, query)
+    conditions = await find_conditions(revisions, query)
+
+    async def matching(row: EntityRow) -> EntityRow | None:
+        snapshot = await read_snapshot(store, revisions, row.entity)
+        if snapshot is None or not meets(conditions, snapshot.context):
+            return None
+        return replace(row, context=snapshot.context) if query.context else row
+
+    return await walk(store, replace(query, where=None, context=False), matching)
+
+
+async def walk(
+    store: Store, query: EntityQuery, matching: Callable[[EntityRow], Awaitable[EntityRow | None]]
+) -> EntityPage:
+    """Return a page of what `matching` makes of the rows of a list, without those of which it makes None."""
     limit = min(query.limit, PAGE_MAX)
-    plain = replace(query, where=None, context=False)
     rows: list[EntityRow] = []
     unreadable: dict[str, None] = {}
     remaining, after = WALK_MAX, query.after
     while remaining > 0:
-        page = await store.find(replace(plain, after=after, limit=min(PAGE_MAX, remaining)))
+        page = await store.find(replace(query, after=after, limit=min(PAGE_MAX, remaining)))
         unreadable |= dict.fromkeys(page.unreadable)
         for number, row in enumerate(page.rows, start=1):
-            context = await _context(store, revisions, row.entity)
-            if context is not None and all(each.matches(context.get(each.field)) for each in conditions):
-                rows.append(replace(row, context=context) if query.context else row)
+            found = await matching(row)
+            if found is not None:
+                rows.append(found)
             if len(rows) == limit and number < len(page.rows):  # the rest of this page belongs to the next one
-                cut = await store.find(replace(plain, after=after, limit=number))
+                cut = await store.find(replace(query, after=after, limit=number))
                 return EntityPage(tuple(rows), cut.after, tuple(sorted(unreadable)))
         after = page.after
         remaining -= max(1, len(page.rows))
@@ -74,7 +88,13 @@ async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -
     return EntityPage(tuple(rows), after, tuple(sorted(unreadable)))
 
 
-async def _conditions(revisions: Revisions, query: EntityQuery) -> list[KeyRange]:
+def meets(conditions: Iterable[KeyRange], context: Mapping[str, object]) -> bool:
+    """Whether a context meets all conditions."""
+    return all(each.matches(context.get(each.field)) for each in conditions)
+
+
+async def find_conditions(revisions: Revisions, query: EntityQuery) -> list[KeyRange]:
+    """Return the conditions of a query on fields. Raises UsageError for a field without index."""
     known = await declared_forms(revisions, query.kind) if query.where else {}
     conditions = []
     for field, wanted in (query.where or {}).items():
@@ -85,10 +105,9 @@ async def _conditions(revisions: Revisions, query: EntityQuery) -> list[KeyRange
     return conditions
 
 
-async def _context(store: Store, revisions: Revisions, entity: str) -> dict[str, object] | None:
-    """Return the context of an entity; None when it was removed meanwhile."""
+async def read_snapshot(store: Store, revisions: Revisions, entity: str) -> Snapshot | None:
+    """Return the snapshot of an entity; None when it was removed meanwhile."""
     found = await store.load(entity)
     if not isinstance(found, Loaded):
         return None
-    snapshot = await replay(revisions, entity, found.snapshot, (each.entry for each in found.records))
-    return None if snapshot is None else snapshot.context
+    return await replay(revisions, entity, found.snapshot, (each.entry for each in found.records))

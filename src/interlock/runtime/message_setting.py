@@ -16,6 +16,7 @@ from interlock.errors import UnavailableError
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.store_facts import StoreFacts
+from interlock.trust.audit import act_row
 
 MESSAGES_FACT = "messages"
 
@@ -64,10 +65,11 @@ async def turn_on(store: Store, bus: str | None) -> None:
         await store.facts.save_fact(MESSAGES_FACT, value)
 
 
-async def turn_off(store: Store) -> None:
-    """Record that the entries of a store are no longer published. Messages that wait are kept."""
+async def turn_off(store: Store, *, by: str = "", now_ms: int = 0) -> None:
+    """Record that the entries of a store are no longer published, and who did it. Messages that wait are kept."""
     if store.facts is not None:
-        await store.facts.save_fact(MESSAGES_FACT, None)
+        row = act_row("", "_messages.off", "entries are no longer published", by=by, now_ms=now_ms)
+        await store.facts.save_fact(MESSAGES_FACT, None, audit=row)
 
 
 async def bus_of(store: Store) -> str | None:

@@ -22,6 +22,10 @@ from interlock.model.limits import (
     NAME_BYTES_MAX,
     REASON_LENGTH_MAX,
 )
+from interlock.trust.roles import active_roles
+
+ROLE_ENDS_MAX_MS = 2**62
+"""No role ends so late: without a time, roles with an end do not count."""
 
 VERSION_MAX = 2**62
 """No journal is that long; stores keep versions as integers of 64 bits."""
@@ -120,8 +124,10 @@ def check_event(name: str) -> None:
     check_sendable(name)
 
 
-def check_principal(principal: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a principal as JSON, at most of the size of a payload. It is stored with the entry."""
+def check_principal(principal: Mapping[str, Any] | None, *, now_ms: int | None = None) -> dict[str, Any] | None:
+    """Return a principal as JSON, at most of the size of a payload, with the roles that have not ended. It is stored
+    with the entry. Without a time, no role with an end counts.
+    """
     if principal is None:
         return None
     if not isinstance(principal, Mapping):
@@ -130,7 +136,9 @@ def check_principal(principal: Mapping[str, Any] | None) -> dict[str, Any] | Non
             f"the principal must be a mapping, got {principal!r:.60}", code="principal.malformed", hint=hint
         )
     checked: dict[str, Any] = json_payload(dict(principal), what="the principal", code="principal.malformed")
-    _check_roles(checked.get("roles"))
+    roles = checked.get("roles")
+    if roles is not None and not (type(roles) is list and all(type(each) is str for each in roles)):
+        checked["roles"] = active_roles(roles, now_ms=ROLE_ENDS_MAX_MS if now_ms is None else now_ms)
     return checked
 
 
@@ -138,17 +146,6 @@ def check_trace(trace: str | None) -> None:
     """Check a trace id. It is stored with the entry."""
     if trace is not None:
         _check_text(trace, "trace", NAME_BYTES_MAX, "trace.malformed")
-
-
-def _check_roles(roles: object) -> None:
-    """Check the roles of a principal. A text would count as the list of its letters, which no chart names."""
-    if isinstance(roles, str):
-        hint = f'write {{"roles": [{roles[:60]!r}]}}'
-        message = f"the `roles` of the principal must be a list of names, got the text {roles[:60]!r}"
-        raise UsageError(message, code="principal.malformed", hint=hint)
-    if roles is not None and not (isinstance(roles, list) and all(isinstance(each, str) for each in roles)):
-        message = f"the `roles` of the principal must be a list of names, got {roles!r:.60}"
-        raise UsageError(message, code="principal.malformed", hint='write {"roles": ["clerk"]}')
 
 
 def check_reason(reason: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.errors import InterlockError, UnavailableError, UsageError
+from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
@@ -23,13 +23,18 @@ from interlock.model.journal.entry import CREATE, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
+from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
+from interlock.ports.store import Duplicate
 from interlock.runtime.admission import Admission, ThreadAdmission
+from interlock.runtime.entities.engine_sender import EngineSender
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.entities.sender import EntitySender
+from interlock.runtime.readers import ReaderViews
 from interlock.runtime.request_checks import (
     check_entity,
     check_event,
@@ -42,6 +47,7 @@ from interlock.runtime.request_checks import (
     check_trace,
 )
 from interlock.trust.audit import Attempt
+from interlock.trust.visibility import ACCEPTED, Lens, VisibleReceipt
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -60,7 +66,11 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        self.sender = EntitySender(entities, self.mover)
+        engine = entities.store.engine
+        self.sender = (
+            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
+        )
+        self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock
         self._snapshots = entities.snapshots
@@ -83,7 +93,7 @@ class CallerRequests:
             self._audit.check(Attempt(entity, CREATE, principal))
         try:
             kind = check_entity(entity)
-            sender = check_principal(principal)
+            sender = check_principal(principal, now_ms=self._clock.now_ms())
             check_trace(trace)
             check_reason(reason)
             if key is not None:
@@ -93,8 +103,14 @@ class CallerRequests:
             except UsageError:
                 if await self.entities.store.load(entity) is None:
                     raise
+            if self._charts.is_child_id(entity):
+                hint = "use another id: this one belongs to a child that an invoke starts"
+                raise UsageError(f"the entity id {entity[:80]!r} is reserved", code="entity.reserved", hint=hint)
             kernel = self._charts.for_new_entity(kind)
             values = context_values(context)
+            if KEY_FIELD in values:
+                message = f"the field `{KEY_FIELD}` of the context is reserved"
+                raise UsageError(message, code="payload.reserved", hint="remove it")
             with self._admission.admit():
                 receipt = await self.sender.create(
                     entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
@@ -102,10 +118,11 @@ class CallerRequests:
         except InterlockError as error:
             await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
             raise
-        if receipt.outcome == "applied":
-            return receipt
-        await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
-        return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
+        if receipt.outcome != "applied":
+            await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
+            if receipt.outcome == "duplicate":
+                receipt = await self._with_snapshot(receipt)
+        return await self._opened(receipt)
 
     async def send(
         self,
@@ -119,23 +136,122 @@ class CallerRequests:
         trace: str | None = None,
         sent_ms: int | None = None,
         reason: str | None = None,
+        reader: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """As `Runtime.send`."""
+        """As `Runtime.send`, with the whole receipt."""
         if self._audit.throttled:
             self._audit.check(Attempt(entity, event, principal))
         try:
             if not isinstance(event, str):
                 event, payload = self._event_of(entity, event, payload), event
             request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
+            if reader is not None:
+                request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
             with self._admission.admit():
                 receipt = await self.sender.send(entity, request)
         except InterlockError as error:
             await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
             raise
         if receipt.outcome == "applied":
-            return receipt
+            return receipt if self._process.vault is None else await self._opened(receipt)
         await self._audit.record_receipt(Attempt(entity, event, principal, trace, key, reason), receipt)
         return await self._answer(request, receipt)
+
+    async def send_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        expected: int | None,
+        principal: Mapping[str, Any] | None,
+        trace: str | None,
+        sent_ms: int | None,
+        reason: str | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.send` with `reader`.
+
+        Where the reader may not see hidden states, every answer that depends on the state is the same (ADR 0140).
+        """
+        try:
+            receipt = await self.send(
+                entity,
+                event,
+                payload,
+                key=key,
+                expected=expected,
+                principal=principal,
+                trace=trace,
+                sent_ms=sent_ms,
+                reason=reason,
+                reader=reader,
+            )
+        except UsageError as error:
+            if error.code != "key.reused":
+                raise
+            _, lens = await self._lens(entity, reader)
+            if not lens.hides:
+                raise
+            if key is None or not await self._is_seen_key(lens, entity, key):
+                return VisibleReceipt(entity, ACCEPTED, key)
+            hint = "use one key per event, such as `<request>/<event>`"
+            message = f"the key was used for another event of `{entity}`"
+            raise UsageError(message, code="key.reused", hint=hint) from None
+        except RejectedError:
+            snapshot, lens = await self._lens(entity, reader)
+            if lens.hides and lens.is_covered(snapshot):  # what grew meanwhile cannot be seen
+                return VisibleReceipt(entity, ACCEPTED, key)
+            raise
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, reader)
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        if receipt.outcome == "denied" and receipt.snapshot is None:
+            return lens.refusal(entity, outcome="denied", reason=receipt.reason or "", key=key)
+        if receipt.outcome == "rejected" and receipt.reason in ("payload", UNKNOWN_EVENT, EXPIRED.code):
+            return lens.refusal(entity, outcome="rejected", reason=receipt.reason or "", key=key)
+        return VisibleReceipt(entity, ACCEPTED, key)
+
+    async def dry_run_for(
+        self,
+        entity: str,
+        event: str | Model,
+        payload: Any,
+        *,
+        reader: Mapping[str, Any],
+        key: str | None,
+        principal: Mapping[str, Any] | None,
+    ) -> VisibleReceipt:
+        """As `Runtime.dry_run` with `reader`: the answer of what the reader sees."""
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+        request = replace(request, reader=check_principal(reader, now_ms=self._clock.now_ms()))
+        receipt = await self._answer(request, await self.sender.dry_run(entity, request))
+        if receipt.outcome == "denied" and receipt.version == 0:  # by role, and nothing was loaded
+            return VisibleReceipt(entity, "denied", key, None, receipt.reason, receipt.explanation)
+        _, lens = await self._lens(entity, reader)
+        if not lens.hides:
+            return lens.receipt(receipt, key)
+        return VisibleReceipt(entity, receipt.outcome, key, None, receipt.reason, receipt.explanation)
+
+    async def _lens(self, entity: str, reader: Mapping[str, Any]) -> tuple[Snapshot, Lens]:
+        snapshot, _ = self._snapshots.get(entity) or await self.entities.load_snapshot(entity)
+        return snapshot, await ReaderViews(self.entities).lens(snapshot, reader)
+
+    async def _is_seen_key(self, lens: Lens, entity: str, key: str) -> bool:
+        """Whether the reader sees the entry that has a key. An archived entry has been seen, or never will be."""
+        found = await self.entities.store.load(entity, key=key)
+        if not isinstance(found, Duplicate):
+            return False
+        try:
+            records = await self.entities.store.read(entity, after=found.version - 1, limit=1)
+        except NotFoundError:
+            return False
+        return bool(records) and lens.sees(records[0].entry) and records[0].entry.shown == "whole"
 
     async def submit(
         self,
@@ -172,10 +288,14 @@ class CallerRequests:
         self, entity: str, event: str | Model, payload: Any, *, key: str | None, principal: Mapping[str, Any] | None
     ) -> Receipt:
         """As `Runtime.dry_run`."""
-        if not isinstance(event, str):
-            event, payload = self._event_of(entity, event, payload), event
-        request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
-        return await self._answer(request, await self.sender.dry_run(entity, request))
+        try:
+            if not isinstance(event, str):
+                event, payload = self._event_of(entity, event, payload), event
+            request = self._request(entity, event, payload, key, principal, entry_key=key or UNUSED_KEY)
+            return await self._answer(request, await self.sender.dry_run(entity, request))
+        except InterlockError as error:
+            error.is_recorded = True  # it is no attempt
+            raise
 
     def _event_of(self, entity: str, model: object, payload: object) -> str:
         """Return the name of the event that a model is the payload of."""
@@ -201,18 +321,24 @@ class CallerRequests:
         raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
 
     async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
-        """Return a receipt, with the entity as it is now if it is a duplicate.
+        """Return a receipt as the caller gets it: of a duplicate with the entity as it is now; personal data is opened.
 
         Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
         revision of the kind accepts.
         """
         if receipt.outcome == "duplicate":
-            return await self._with_snapshot(receipt)
-        if receipt.outcome == "rejected":
+            receipt = await self._with_snapshot(receipt)
+        elif receipt.outcome == "rejected":
             mistake = await self._mistake(request.event, receipt)
             if mistake is not None:
+                mistake.is_recorded = True  # as the receipt that it replaces
                 raise mistake
-        return receipt
+        return await self._opened(receipt)
+
+    async def _opened(self, receipt: Receipt) -> Receipt:
+        """Return a receipt with its personal data opened."""
+        vault = self._process.vault
+        return receipt if vault is None else await vault.open_receipt(receipt)
 
     async def _mistake(self, event: Event, receipt: Receipt) -> UsageError | None:
         """Return the error for an event or a payload that no loaded revision of the kind accepts; None if one does.
@@ -260,7 +386,7 @@ class CallerRequests:
         if not self._charts.is_known_event(kind, event):
             check_event(event)
             mistake = self._charts.unknown_event(kind, event)
-        sender = None if principal is None else check_principal(principal)
+        sender = None if principal is None else check_principal(principal, now_ms=self._clock.now_ms())
         if trace is not None:
             check_trace(trace)
         if reason is not None:

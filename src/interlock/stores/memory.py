@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from interlock.errors import ArchivedError, CompactedError, UnavailableError, UsageError
 from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
 from interlock.model.entity_id import kind_of
-from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
@@ -58,6 +57,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
+from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -112,7 +112,7 @@ class MemoryStore:
     journal_release = Itself[JournalRelease]()
     retention = Itself[Retention]()
     journal_feed = Itself[JournalFeed]()
-    journal_archive = verification = wakeups = field_indexes = joins = projections = None
+    journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
     server_clock = False
@@ -127,6 +127,7 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self.data_keys = MemoryKeys()
         self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
         self._audit: list[AuditRecord] = []
@@ -272,7 +273,7 @@ class MemoryStore:
         with self._lock:
             return tuple(self._audit[sequence : sequence + max(1, min(limit, PAGE_MAX))])
 
-    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
         """No rows: a store in memory has no earlier release."""
         return ()
 
@@ -419,9 +420,10 @@ class MemoryStore:
         with self._lock:
             return dict(self._facts)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
         with self._lock:
+            self._append_audit(() if audit is None else (audit,))
             self._facts.pop(name, None)
             if value is not None:
                 self._facts[name] = value
@@ -449,10 +451,10 @@ class MemoryStore:
                 raise cursor_ahead(start, len(self._feed))
             end = min(start + limit, len(self._feed))
             entries = tuple(
-                FeedEntry(entity, entry, numbered_cursor(SCHEME, number))
+                FeedEntry(entity, record.entry, numbered_cursor(SCHEME, number), record.head)
                 for number, (entity, version) in enumerate(self._feed[start:end], start=start + 1)
                 if (kinds is None or kind_of(entity) in kinds)
-                and (entry := self._entry(self._entities.get(entity), version)) is not None
+                and (record := self._record(self._entities.get(entity), version)) is not None
             )
             return FeedPage(entries, numbered_cursor(SCHEME, end), is_last=end == len(self._feed))
 
@@ -461,17 +463,17 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             for number, (entity, version) in enumerate(self._feed):
-                entry = self._entry(self._entities.get(entity), version)
-                if entry is not None and entry.event.time_ms >= time_ms:
+                record = self._record(self._entities.get(entity), version)
+                if record is not None and record.entry.event.time_ms >= time_ms:
                     return numbered_cursor(SCHEME, number)
             return numbered_cursor(SCHEME, len(self._feed))
 
     @staticmethod
-    def _entry(stored: _StoredEntity | None, version: int) -> Entry | None:
-        """Return an entry; None when it was released to an archive, or removed."""
+    def _record(stored: _StoredEntity | None, version: int) -> JournalRecord | None:
+        """Return a record; None when it was released to an archive, or removed."""
         if stored is None or stored.is_removed or version <= stored.released:
             return None
-        return stored.records[version - stored.released - 1].entry
+        return stored.records[version - stored.released - 1]
 
     # Work
 

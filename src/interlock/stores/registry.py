@@ -32,6 +32,7 @@ STORES = {
     "postgres": "interlock.stores.postgres.opening",
     "postgresql": "interlock.stores.postgres.opening",
     "sqlite": "interlock.stores.sqlite.store",
+    "temporal": "interlock.engines.temporal.opening",
 }
 """The stores that come with the package; each module has an `open_store(url)`."""
 
@@ -175,6 +176,26 @@ async def upgrade_script(url: str) -> str | None:
     if description is None or not hasattr(description, "upgrade_script"):
         return None
     return cast("str", await description.upgrade_script(url))
+
+
+def grant_script(url: str, role: str) -> str:
+    """Return the statements by which the owner of a store's tables admits the role of an application.
+
+    Raises UsageError (`grants.none`) for a store without roles.
+    """
+    description = _description(url)
+    if description is None or not hasattr(description, "grant_script"):
+        hint = "only PostgreSQL has roles; protect the files of another store by their permissions"
+        raise UsageError("this store has no roles", code="grants.none", hint=hint)
+    return cast("str", description.grant_script(url, role))
+
+
+async def audit_privileges(url: str) -> tuple[str, ...]:
+    """Return the privileges by which a program at this address could change the audit; none without roles."""
+    description = _description(url)
+    if description is None or not hasattr(description, "audit_privileges"):
+        return ()
+    return cast("tuple[str, ...]", await description.audit_privileges(url))
 
 
 async def all_tenants(url: str) -> tuple[str, ...]:

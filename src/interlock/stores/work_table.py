@@ -219,6 +219,14 @@ class WorkTable:
         elif was_dead and not is_dead and work_id.lane in ORDERED_LANES:
             insort(self._queues.setdefault((entity, work_id.lane), []), work_id)
 
+    def count_attempts(self, claim: Claim, *, attempts: int, failures: int) -> Claim:
+        """Take over how often another system has tried claimed work; return the claim with these numbers."""
+        row = self._held(claim)
+        if row is None:
+            return claim
+        row.state = replace(row.state, attempts=attempts, failures=failures)
+        return _claim(row)
+
     # Lines
 
     def _lines_of(self, lane: Lane, names: tuple[str, ...] | None) -> list[_Line]:

@@ -149,7 +149,7 @@ class Playback:
 
     def acceptances(self) -> tuple[Acceptance, ...]:
         """Return which events are accepted now, and why others are not."""
-        return acceptances(self.kernel, self.snapshot, self.principal)
+        return acceptances(self.kernel, self.snapshot, self.principal, time_ms=self.simulation.time_ms)
 
     def pending(self) -> list[tuple[str, Effect]]:
         """Return the calls and invokes without a result, each with its entity."""

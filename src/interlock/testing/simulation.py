@@ -277,12 +277,12 @@ class Simulation:
         self.snapshots[entity] = step.snapshot
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
         if before is None or step.snapshot.version > before.version:  # otherwise a runtime stores nothing
-            self._apply(before, step)
+            self._apply(before, step, None if event is None else event.principal)
         return step
 
-    def _apply(self, before: Snapshot | None, step: Step) -> None:
+    def _apply(self, before: Snapshot | None, step: Step, principal: Any) -> None:
         """Create and cancel the work of a step."""
-        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms)
+        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms, principal=principal)
         effects = {each.ordinal: each for each in step.effects}
         for work in delta.created:
             if work.id.lane == "timer":

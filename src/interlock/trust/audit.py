@@ -31,7 +31,17 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.audit import FLOOD, Actor, AuditRow, actor_of, actor_of_event, index_actor, originator_of, storable
+from interlock.model.audit import (
+    FLOOD,
+    HTTP_EVENT,
+    Actor,
+    AuditRow,
+    actor_of,
+    actor_of_event,
+    index_actor,
+    originator_of,
+    storable,
+)
 from interlock.model.backoff import Backoff
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
@@ -94,6 +104,7 @@ class _Place(NamedTuple):
     outcome: str
     reason: str
     kind: str
+    event: str = ""
 
 
 class _Count:
@@ -123,6 +134,7 @@ class AuditRecorder:
         stop = self.stop_of(attempt)
         if stop is not None:
             self.count_stopped(attempt)
+            stop.is_recorded = True
             raise stop
 
     def stop_of(self, attempt: Attempt) -> UnavailableError | None:
@@ -170,10 +182,12 @@ class AuditRecorder:
             await self.record(attempt, outcome=outcome_of(error), reason=error.code)
             error.is_recorded = True
 
-    async def record_stranger(self, *, code: str, address: str, what: str) -> None:
+    async def record_stranger(self, *, code: str, address: str) -> None:
         """Count an attempt without a principal, by code and address: a network of 256, or of a /56."""
         if self._log is not None:
-            await self._fold(_Place(Actor(_network(address), "user"), "denied", code, what), self._clock.now_ms())
+            await self._fold(
+                _Place(Actor(_network(address), "user"), "denied", code, "", HTTP_EVENT), self._clock.now_ms()
+            )
 
     def record_later(self, attempt: Attempt, outcome: str, reason: str) -> None:
         """Record an attempt whose sender cannot wait, because it holds what the store needs to write."""
@@ -298,6 +312,7 @@ class JoinedAudit:
         stop = self._recorder.stop_of(attempt)
         if stop is not None:
             self._loop.call_soon_threadsafe(self._recorder.count_stopped, attempt)
+            stop.is_recorded = True
             raise stop
 
     async def record_receipt(self, attempt: Attempt, receipt: Receipt) -> None:
@@ -316,6 +331,11 @@ class JoinedAudit:
             self._loop.call_soon_threadsafe(self._recorder.record_later, attempt, outcome, reason)
 
 
+def act_row(entity: str, event: str, what: str, *, by: str, why: str = "", now_ms: int) -> AuditRow:
+    """Return the row of an act of an operator: `what` was done, `by` whom and `why`. It is written with the act."""
+    return AuditRow(entity, event, "applied", what, now_ms, actor=by, actor_kind="user", note=why or None)
+
+
 def is_refusal(error: InterlockError) -> bool:
     """Whether an error refuses an attempt and the audit has no row about it yet."""
     return not error.is_recorded and isinstance(error, REFUSALS) and not error.code.startswith(_NOT_ATTEMPTS)
@@ -327,7 +347,9 @@ def outcome_of(error: InterlockError) -> str:
 
 
 def _place(attempt: Attempt, actor: Actor | None, outcome: str, reason: str) -> _Place:
-    return _Place(actor, outcome, reason, storable(_text(attempt.entity)).partition("/")[0])
+    is_http = isinstance(attempt.event, str) and attempt.event.startswith(HTTP_EVENT)
+    kind = storable(_text(attempt.entity)).partition("/")[0]
+    return _Place(actor, outcome, reason, kind, HTTP_EVENT if is_http else "")
 
 
 def _row(
@@ -350,7 +372,7 @@ def _row(
 
 
 def _summary(place: _Place, number: int, first_ms: int, last_ms: int, now_ms: int) -> AuditRow:
-    row = AuditRow(place.kind, "", place.outcome, place.reason, now_ms, actor_kind="system", count=number)
+    row = AuditRow(place.kind, place.event, place.outcome, place.reason, now_ms, actor_kind="system", count=number)
     row, actor = replace(row, first_ms=first_ms, last_ms=last_ms), place.actor
     return row if actor is None else replace(row, actor=actor.id, actor_kind=actor.kind)
 

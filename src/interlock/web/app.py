@@ -23,6 +23,7 @@ from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.runtime import Runtime
 from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
+from interlock.web.api.inbox import inbox_route
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from interlock.web.http.endpoint import BASE, Endpoint, route
@@ -54,15 +55,20 @@ def application(
     """Return the application for a runtime, and its console, which the caller closes.
 
     Browsers reach the application by `origins`, such as `https://console.example.org`. Raises UsageError for an invalid
-    origin.
+    origin, and for an authorizer that waits.
     """
     known = frozenset(normalize_origin(each) for each in origins)
+    authorizer = runtime.permissions.authorizer
+    if authorizer is not None and authorizer.is_async:
+        hint = "give an authorizer that decides without waiting"
+        raise UsageError("the console cannot wait for an authorizer", code="authorizer.async", hint=hint)
     console = Console(runtime, access, origins=known, read_only=read_only)
     endpoints = [route(console, each) for each in ENDPOINTS]
     app = Starlette(
         routes=endpoints,
         exception_handlers={404: _not_found, 405: _not_found, HttpProblem: _problem},
     )
+    app.router.routes.append(inbox_route(console))
     app.add_route(f"{BASE}/openapi.json", _openapi, methods=["GET"])
     app.router.routes.extend(routes())
     hosts = [each.partition("://")[2] for each in known]
@@ -125,9 +131,17 @@ async def _not_found(request: Request, error: Exception) -> Response:
         return not_found_page(request)
     if status == 404:
         problem = HttpProblem(404, "Not found", f"unknown path {path[:200]}", code="path.unknown")
-    else:
-        problem = HttpProblem(status, "Method not allowed", f"unsupported method for {path[:200]}", code="path.unknown")
-    return problem_response(*problem_of(problem))
+        return problem_response(*problem_of(problem))
+    problem = HttpProblem(status, "Method not allowed", f"unsupported method for {path[:200]}", code="path.unknown")
+    return problem_response(*problem_of(problem), headers={"Allow": ", ".join(_methods(request))})
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that the path of a request has, over all routes: RFC 9110 requires them with a 405."""
+    routes = (each for each in request.app.routes if isinstance(each, Route))
+    return sorted(
+        {name for each in routes if each.matches(request.scope)[0] is not Match.NONE for name in each.methods or ()}
+    )
 
 
 async def _problem(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the signature is Starlette's

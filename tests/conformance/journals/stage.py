@@ -109,9 +109,9 @@ class Stage:
             case ["create", entity, *rest]:
                 receipt = await runtime.create(entity, _json(rest), **options)
                 self.entities[entity] = None
-                return _told(receipt)
+                return receipt_lines(receipt)
             case ["send", entity, event, *rest]:
-                return _told(await runtime.send(entity, event, _json(rest), **options))
+                return receipt_lines(await runtime.send(entity, event, _json(rest), **options))
             case ["fire", entity]:
                 return await self._fired(entity)
             case ["done", entity, key, *rest]:
@@ -184,7 +184,7 @@ class Stage:
         kept = await self.ours.store.append(Append(after.kind, entity, before.version, entry, after, ids, tags))
         if not isinstance(kept, Appended):
             return (f"{type(kept).__name__.lower()} v{kept.version}",)
-        return _told(Receipt(entity, step.outcome, kept.version, step.reason, after, step.effects))
+        return receipt_lines(Receipt(entity, step.outcome, kept.version, step.reason, after, step.effects))
 
 
 def _words(line: str) -> tuple[list[str], dict[str, Any]]:
@@ -214,7 +214,7 @@ def _json(words: list[str]) -> Any:
     return json.loads(words[0]) if words else None
 
 
-def _told(receipt: Receipt) -> tuple[str, ...]:
+def receipt_lines(receipt: Receipt) -> tuple[str, ...]:
     where = "" if receipt.snapshot is None else f" {', '.join(receipt.snapshot.configuration)}"
     reason = f" {receipt.reason}" if receipt.reason else ""
     effects = (f"  {each.type} {each.name or each.payload.get('name', '')} {each.key}" for each in receipt.effects)

@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import interlock
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.operate.dead_letters import WorkOperations
+from interlock.operate.rollout import start_rollout
 from interlock.ports.store import Store
 from interlock.ports.work import Claim, Settlement, WorkQuery
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.epoch import raise_epoch
+from interlock.runtime.message_setting import turn_off
+from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import SampleEntity
@@ -146,3 +152,31 @@ async def test_an_operator_whose_name_cannot_be_kept_does_nothing(principal: str
 
     assert "principal.malformed" == caught.value.code
     assert row == await desk.at(ENTITY, CHARGE)
+
+
+async def test_settings_of_a_store_are_changed_with_a_row() -> None:
+    """The restore epoch, publishing, and a rollout: who did it, and why."""
+    store = await open_store_url("memory:")
+    await raise_epoch(store, by="ada", now_ms=1)
+    await turn_off(store, by="bob", now_ms=2)
+    runtime = Runtime(store, ChartRegistry([interlock.loads(LAMP).kernel]), VirtualClock(3))
+    await runtime.create("lamp/1")
+    await start_rollout(runtime, "lamp", to="1.0.0", share=500, by="eve", why="slowly")
+
+    assert [
+        ("", "_store.restored", "epoch 1", "ada", None),
+        ("", "_messages.off", "entries are no longer published", "bob", None),
+        ("lamp", "_rollout.changed", "eve", "slowly"),
+    ] == [
+        (r.entity, r.event, r.reason, r.actor, r.note) if r.note is None else (r.entity, r.event, r.actor, r.note)
+        for r in await audit_rows(store)
+    ]
+
+
+LAMP = """
+interlock: 1
+kind: lamp
+revision: 1.0.0
+initial: off
+states: {off: {}}
+"""

@@ -13,8 +13,8 @@ import pytest
 
 import interlock
 from interlock.cli.main import main
-from interlock.web.auth import read_keys
-from tests.support.eventually import PATIENCE_SECONDS
+from interlock.trust.used_keys import read_used
+from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 from tests.unit.cli.commands.test_serve import CHART
 
 
@@ -90,21 +90,20 @@ def test_the_link_leads_where_browsers_reach_it(folder: Path) -> None:
     assert "https://console.example.org" == found
 
 
-def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == main(["serve", "--new-key", "ada"])
-    key, _, table = capsys.readouterr().out.partition("\n")
-    file = folder / "keys.toml"
-    file.write_text(table, encoding="utf-8")
-    file.chmod(0o600)
+def test_a_new_key_opens_the_server_until_it_is_revoked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["keys", "create", "ada"])
+    key, file = capsys.readouterr().out.strip(), folder / "keys.toml"
     with serving("--key-file", str(file)) as (process, base):
         with httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}) as client:
             answers = [client.get("/api/v1/kinds"), client.post("/api/v1/send/lamp/a", json={"event": "flip"})]
+            assert 0 == main(["keys", "revoke", "ada"])
+            eventually_blocking(lambda: client.get("/api/v1/kinds").status_code == 401, "the revocation")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_SECONDS)
 
-    assert key not in table
-    assert ["ada"] == [each.name for each in read_keys(file).values()]
+    assert key not in file.read_text(encoding="utf-8")
     assert [200, 403] == [each.status_code for each in answers]
+    assert 1 == len(read_used(file))
 
 
 def test_without_a_chart_the_console_shows_and_steps_by_the_stored_definition(

@@ -18,7 +18,7 @@ import pytest
 
 import interlock
 from interlock.testing.clock import VirtualClock
-from interlock.web.auth import key_digest
+from interlock.trust.api_keys import key_digest
 from tests.support.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
@@ -364,13 +364,10 @@ def test_arrow_keys_move_through_the_diagram(visitor: Visitor) -> None:
 
 
 def test_sign_in_form_accepts_only_a_valid_key(chromium: Any, folder: Path, tmp_path: Path) -> None:
-    made = subprocess.run(
-        [sys.executable, "-m", "interlock", "serve", "--new-key", "ada"], check=True, capture_output=True, text=True
-    ).stdout
-    key, _, table = made.partition("\n")
     keys = tmp_path / "keys.toml"
-    keys.write_text(table.replace('["read"]', '["read", "send"]'), encoding="utf-8")
-    keys.chmod(0o600)
+    create = ["keys", "create", "ada", "--right", "read", "--right", "send", "--key-file", str(keys)]
+    made = subprocess.run([sys.executable, "-m", "interlock", *create], check=True, capture_output=True, text=True)
+    key = made.stdout.strip()
     with served(folder, "--key-file", str(keys)) as link:
         context = chromium.new_context()
         tab = context.new_page()

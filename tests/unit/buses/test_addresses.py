@@ -164,8 +164,8 @@ def test_long_ids_are_replaced_by_a_digest() -> None:
 
 
 def test_several_secrets_are_parsed_and_never_shown() -> None:
-    assert 2 == len(webhook.secrets_of(f"{SECRET} {SECRET.removeprefix('whsec_')}"))
+    assert 2 == len(webhook.keys_of(f"{SECRET} {SECRET.removeprefix('whsec_')}"))
     for wrong in ("whsec_c2hvcnQ=", "whsec_?", "whsec_" + "YWFh" * 40):
         with pytest.raises(UsageError) as caught:
-            webhook.secrets_of(wrong, "NAME")
+            webhook.keys_of(wrong, "NAME")
         assert ("bus.secret", False) == (caught.value.code, wrong in str(caught.value))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import nullcontext
 from http.client import HTTPResponse, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +16,9 @@ import pytest
 from interlock.buses import webhook
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import CONTENT_TYPE, Message, decode_message
+from interlock.model.webhook_signature import ID_FORM, SecretTable, is_signed, parse_key, sign
+from interlock.ports.replaced_file import replace_file
+from interlock.trust.envelopes import Sender, SenderTable
 from tests.support.eventually import PATIENCE_SECONDS
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -102,9 +105,7 @@ async def posted(url: str, *messages: Message) -> None:
 
 
 def test_signatures_match_the_example_of_standard_webhooks() -> None:
-    found = webhook.signature(
-        webhook.secrets_of(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
-    )
+    found = sign(webhook.keys_of(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
 
     assert "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" == found
 
@@ -115,10 +116,10 @@ async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
 
     assert ("/hook?tenant=7", CONTENT_TYPE) == (path, headers["content-type"])
     assert MESSAGE == decode_message(body)
-    assert "/shop/order#order/A%2E1/7/0" == headers["webhook-id"]
+    assert "%2Fshop%2Forder%23order%2FA%2E1%2F7%2F0" == headers["webhook-id"]
+    assert ID_FORM.fullmatch(headers["webhook-id"])
     seconds = int(headers["webhook-timestamp"])
-    secret = (b64decode(SECRET.removeprefix("whsec_")),)
-    assert headers["webhook-signature"] == webhook.signature(secret, headers["webhook-id"], seconds, body)
+    assert headers["webhook-signature"] == sign(webhook.keys_of(SECRET), headers["webhook-id"], seconds, body)
 
 
 @pytest.mark.parametrize("path", ["a b", "käse", "x?q=\x7f"])
@@ -198,7 +199,12 @@ async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch:
 
 @pytest.mark.parametrize(
     ("begun", "sent"),
-    [(b"HTTP/1.1 200 OK\r\nX: ", False), (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True)],
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", True),
+        (b"HTTP/1.0 200 OK\r\n\r\n", True),
+    ],
 )
 async def test_an_endpoint_that_responds_byte_by_byte_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool
@@ -291,3 +297,70 @@ async def test_a_system_that_refuses_threads_puts_the_message_off(
     await bus.close()
 
     assert ["process.threads"] * 2 == [first.value.code, second.value.code]
+
+
+def secrets_file(folder: Path, *tables: str) -> Path:
+    """Write a file of signing keys."""
+    file = folder / "webhooks.toml"
+    replace_file(file, "".join(f"[[secret]]\n{each}\n" for each in tables).encode(), mode=0o600)
+    return file
+
+
+async def test_a_message_is_signed_by_the_keys_that_are_valid_when_it_is_sent(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
+    ended, later = "not_after = 2020-01-01T00:00:00Z", "not_before = 2999-01-01T00:00:00Z"
+    old, new = f'id = "old"\nsecret = "{SECRET}"', f'id = "new"\nsecret = "{OTHER}"'
+    file = secrets_file(tmp_path, old, f"{new}\n{later}")
+    bus = webhook.open_bus(f"{endpoint.url}&keys={file}")
+    try:
+        await bus.publish(MESSAGE)
+        secrets_file(tmp_path, old, new)
+        await bus.publish(MESSAGE)
+        secrets_file(tmp_path, "no table")  # the last valid content counts
+        await bus.publish(MESSAGE)
+        secrets_file(tmp_path, f"{old}\n{ended}", new)
+        await bus.publish(MESSAGE)
+        secrets_file(tmp_path, f"{old}\n{ended}", f"{new}\n{later}")
+        with pytest.raises(DeniedError) as caught:
+            await bus.publish(MESSAGE)
+    finally:
+        await bus.close()
+
+    found = []
+    for _, headers, body in endpoint.seen:
+        given = headers["webhook-id"], headers["webhook-timestamp"], body, headers["webhook-signature"]
+        keys = (parse_key(each, "a test") for each in (SECRET, OTHER))
+        found.append([is_signed([each], *given, now_ms=0) for each in keys])
+    assert [[True, False], [True, True], [True, True], [False, True]] == found
+    assert "bus.unsigned" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "code"),
+    [
+        (f'[[secret]]\nid = "a"\nsecret = "{SECRET}"\n', 0o644, "keys.mode"),
+        ("", 0o600, "keys.malformed"),
+        ('[[secret]]\nid = "a"\nsecret = "whsec_c2hvcnQ="\n', 0o600, "bus.secret"),
+        (f'[[secret]]\nid = "a"\nsecret = "{SECRET}"\nnot_after = 2020-01-01T00:00:00\n', 0o600, "keys.malformed"),
+        (f'[[secret]]\nid = "a"\nsecret = "{SECRET}"\nexpires = 5\n', 0o600, "keys.malformed"),
+    ],
+)
+def test_an_unusable_file_of_keys_is_refused_when_opened(tmp_path: Path, text: str, mode: int, code: str) -> None:
+    file = tmp_path / "webhooks.toml"
+    file.write_text(text, encoding="utf-8")
+    file.chmod(mode)
+    with pytest.raises(UsageError) as caught:
+        webhook.open_bus(f"https://hooks.example/#keys={file}")
+
+    assert code == caught.value.code
+    assert "MfKQ" not in str(caught.value)
+
+
+async def test_what_a_relay_sends_an_inbox_accepts(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    await posted(endpoint.url)
+    ((_, headers, body),) = endpoint.seen
+    sender = Sender(SenderTable(id="shop", secrets=(SecretTable("a", SECRET),), event="order.cancelled"))
+    now_ms = int(headers["webhook-timestamp"]) * 1000
+
+    assert (headers["webhook-id"], now_ms) == sender.check(headers, body, now_ms=now_ms)

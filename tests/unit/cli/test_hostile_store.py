@@ -38,6 +38,7 @@ ENTITY = f"parcel/{SEEN}"
 CHART = ("--chart", "parcel.yaml")
 
 READING = {
+    "audit": [["export", STORE, "--format", "csv"], ["verify", STORE]],
     "bundle": [
         ["export", STORE, ENTITY, *CHART, "-o", "out.bundle"],
         ["export", STORE, f"parcel/no {SEEN}", "-o", "out.bundle"],

@@ -35,6 +35,7 @@ LOOKING = {
 }
 WRITING = {"archive", "create", "run", "send", "serve"}
 APART = {
+    "audit",
     "completion",
     "convert",
     "demo",

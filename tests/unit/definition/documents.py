@@ -198,6 +198,7 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
         "length_max": st.integers(0, 9),
         "format": st.sampled_from(FORMATS),
         "index": st.booleans(),
+        "personal": st.booleans(),
         "description": TEXTS,
     }
     if depth:
@@ -208,12 +209,24 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
     return replace(made, nullable=True) if context and startless else made
 
 
+APPROVALS = some(
+    doc.Approvals,
+    {
+        "count": st.integers(1, 16),
+        "without": tuples(EVENTS),
+        "since": EVENTS,
+        "within": DURATIONS,
+    },
+    of=EVENTS,
+)
+_ACCESS: dict[str, Any] = {"roles": ROLES, "permit": EXPRESSIONS}
 EVENT_TYPES: st.SearchStrategy[doc.EventType] = some(
     doc.EventType,
     {
         "payload": distinct(fields(), "name"),
         "roles": ROLES,
         "permit": EXPRESSIONS,
+        "approvals": APPROVALS,
         "dedupe": VALUES,
         "direction": st.sampled_from(["in", "internal", "out"]),
         "description": TEXTS,
@@ -266,6 +279,7 @@ _INVOKE_PARTS: dict[str, Any] = {
     "timeout": DURATIONS,
     "key": VALUES,
     "restore": st.sampled_from(["keep", "restart", "fail"]),
+    "personal": st.just(True) | tuples(FIELD_PATHS.filter(str.isidentifier), 1),
 }
 
 
@@ -345,6 +359,8 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
         "unhandled": st.sampled_from(["reject", "ignore", "defer"]),
         "errors": st.sampled_from(["event", "raise"]),
         "binding": st.sampled_from(["early", "late"]),
+        "create": some(doc.Access, _ACCESS),
+        "read": some(doc.Access, {**_ACCESS, "owner": WORDS.filter(lambda each: " " not in each)}),
         "events": distinct(EVENT_TYPES, "name"),
         "script": TEXTS,
         "properties": PLAIN,

@@ -294,3 +294,23 @@ def test_a_deferred_event_keeps_all_its_fields() -> None:
 def test_work_ids_and_addresses_come_from_keys() -> None:
     assert WorkId("effect", 4, 2) == work_id_of("effect", "vm/rack/1/4/2")
     assert "child/4/2" == child_address("vm/rack/1/4/2")
+
+
+@pytest.mark.parametrize(
+    ("principal", "whom"),
+    [
+        (None, None),
+        ({"id": "ada", "kind": "person", "roles": ["clerk"]}, {"id": "ada", "kind": "user"}),
+        ({"id": "order/1", "kind": "system", "for": {"id": "ada", "kind": "user"}}, {"id": "ada", "kind": "user"}),
+        ({"id": "order/1", "kind": "system"}, None),
+    ],
+)
+def test_what_an_entity_sends_says_for_whom_without_their_roles(principal: Any, whom: Any) -> None:
+    kernel = kernel_of("initial: a\nstates: {a: {on: {go: {actions: [{send: {event: paid, to: order/2}}]}}}}")
+    before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
+    (work,) = work_delta(before, kernel.step(before, Event("go", time_ms=NOW)), NOW, principal=principal).created
+    sender = the_event(work)["principal"]
+
+    assert (ENTITY, "system", ["system"], whom) == (
+        sender["id"], sender["kind"], sender["roles"], sender.get("for")
+    )  # fmt: skip

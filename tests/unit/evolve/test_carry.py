@@ -530,3 +530,20 @@ def test_renames_are_composed_and_the_last_revision_may_rename_what_another_remo
 
     assert {"a": "x", "c": "y"} == diff_documents(documents[0], documents[2], [documents[1]]).names
     assert {} == diff_documents(kept[0], kept[1], [kept[1]]).names
+
+
+def test_a_mapping_gives_a_personal_field_no_plain_value_and_others_no_sealed_one() -> None:
+    text = "context: {a: {nullable: true, personal: true}, b: {nullable: true}}\nstates: {s: {}, t: {}}\n"
+    by = Carrier(
+        *Pair("x", text, text.replace("t: {}", "u: {}"), ()).documents(), kernel_of(text.replace("t: {}", "u: {}"))
+    )
+    before = kernel_of(text).start({"_personal": "00" * 8}, entity="test/1", time_ms=START_MS).snapshot
+    token = {"$personal": "AUxx"}
+    for values, count in (({"a": "plain"}, 1), ({"b": [token]}, 1), ({"a": token, "b": "plain"}, 0), ({"a": None}, 0)):
+        draft = by.draft(before, MOVE_MS, {}, 0, 0)
+        assert not isinstance(draft, CarryResult)
+        draft.values.update(values)
+        by.map_context(draft)
+
+        assert count == len(draft.reasons)
+        assert "00" * 8 == draft.after.context["_personal"]

@@ -65,6 +65,7 @@ CASES = [
     ("has([1], 0)", True),
     ("has([1], -2)", False),
     ("has(null, 'a')", False),
+    ("actors('approve')", []),
     ("lower('ABC')", "abc"),
     ("upper('stra\u00dfe')", "STRASSE"),
     ("starts_with('abc', 'ab')", True),

@@ -69,6 +69,7 @@ LEAVE = """\
 interlock: 1
 kind: leave
 revision: "{revision}"
+create: {{roles: [clerk]}}
 events:
   noted: {{roles: [clerk]}}
   approved: {{roles: [{roles}]}}{more}

@@ -16,8 +16,10 @@ from interlock.assemble.charts import BoundChart
 from interlock.ports.clock import Clock
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
+from interlock.trust.api_keys import key_digest
+from interlock.trust.users import RIGHTS, User
 from interlock.web.app import application
-from interlock.web.auth import RIGHTS, Authentication, User, key_digest
+from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 
@@ -29,6 +31,7 @@ interlock: 1
 kind: order
 revision: 2.0.0
 context: {amount: {type: integer, min: 1, required: true}, payment: {type: string, nullable: true}}
+create: {roles: [support, payments]}
 events:
   payment.confirmed: {roles: [payments], payload: {id: {type: string, required: true}}}
   order.cancelled: {roles: [support], description: The customer changed their mind}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.web.auth import RIGHTS
+from interlock.trust.users import RIGHTS
 from tests.unit.web.consoles import ORDER, make_user, open_console, order
 
 FIELDS = """context:

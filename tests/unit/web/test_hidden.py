@@ -13,6 +13,7 @@ import re
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from interlock.ports.store import EntityQuery
 from interlock.ports.work import Settlement, WorkQuery
 from interlock.runtime.reports import StoredReport, plain_report, save_report
 from interlock.testing.clock import VirtualClock
+from interlock.trust.users import RIGHTS
 from interlock.web.app import ENDPOINTS
-from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
 from tests.support.audit import audit_rows
 from tests.support.eventually import eventually
@@ -93,12 +94,16 @@ async def report_on_it(client: Client) -> None:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_ALL) -> AsyncIterator[Client]:
+async def world(
+    folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_ALL, kinds: frozenset[str] | None = None
+) -> AsyncIterator[Client]:
     """A console on a store with orders, with or without the hidden kind, for a caller with these rights."""
     clock = VirtualClock(BEGAN_MS)
     url = f"sqlite:///{folder}/{'with' if hidden else 'without'}.db"
     charts = (order(), order(FRAUD)) if hidden else (order(),)
-    async with open_console(url, charts=charts, who=make_user(rights=rights), clock=clock) as client:
+    async with open_console(
+        url, charts=charts, who=replace(make_user(rights=rights), kinds=kinds), clock=clock
+    ) as client:
         if hidden:  # before and after the others in every order
             await lives(client, clock, HIDDEN)
         clock.time_ms = BEGAN_MS + 60_000
@@ -238,10 +243,15 @@ async def all_answers(client: Client, kind: str) -> dict[str, str]:
     return found
 
 
-async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rights", "kinds"), [(ALMOST_ALL, None), (RIGHTS, frozenset({"order"}))], ids=["sensitive kind", "limited key"]
+)
+async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(
+    tmp_path: Path, rights: tuple[str, ...], kinds: frozenset[str] | None
+) -> None:
     answers = {}
     for hidden in (True, False):
-        async with world(tmp_path, hidden=hidden) as client:
+        async with world(tmp_path, hidden=hidden, rights=rights, kinds=kinds) as client:
             answers[hidden] = await all_answers(client, HIDDEN)
 
     assert {each.path for each in ENDPOINTS} == {each.path for each in ORDERED}

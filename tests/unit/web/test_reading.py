@@ -9,9 +9,9 @@ import pytest
 import interlock
 from interlock.errors import RejectedError
 from interlock.model.driver_events import timer_fired
+from interlock.model.visible import MASK
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
 from tests.support.old_stores import forget_definitions
 from tests.unit.web.consoles import KEY, ORDER, Client, create_orders, make_user, open_console, order
@@ -371,7 +371,7 @@ async def refusals(client: Client) -> Any:
 async def test_refused_creation_is_listed_as_create(tmp_path: Path) -> None:
     async with open_console(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
-            await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
+            await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve", "roles": ["support"]})
         found = await eventually(partial(refusals, client))
     (row,) = found["rows"]
 

@@ -162,7 +162,7 @@ async def _serve_console(
 ) -> None:
     """Serve the console on the given port, or the next free one, until the demo stops."""
     auth = web_module("interlock.web.auth")
-    user = local_user(auth, None, await known_roles(runtime), read_only=False)
+    user = local_user(None, await known_roles(runtime), read_only=False)
     authentication = auth.Authentication(runtime.clock, local=user)
 
     def ready(address: str) -> None:

@@ -24,7 +24,7 @@ from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
 from interlock.cli.options import chart_option, common, example, json_option, pass_terminal, version_text, words
 from interlock.cli.output.terminal import Line, Terminal
-from interlock.cli.output.values import age_text, json_text, time_text
+from interlock.cli.output.values import age_text, count_text, json_text, time_text
 from interlock.cli.project import default_store, load_known_charts, split_words
 from interlock.cli.session import empty_tenant, open_for_reading, run
 from interlock.effects.unsupported_work import work_outstanding, work_used_by
@@ -36,10 +36,11 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import newest_edition, outdated_editions
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_future_stamped
+from interlock.runtime.erasure import Eraser
 from interlock.runtime.message_setting import bus_of
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
-from interlock.stores.registry import Schema, schema_of, without_password
+from interlock.stores.registry import Schema, audit_privileges, schema_of, without_password
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.connection import (
     LIBRARY_CHECKPOINTS_SAFELY,
@@ -52,11 +53,13 @@ from interlock.stores.sqlite.store import SqliteStore, address
 EXTRAS = {
     "postgres": ("asyncpg", ("postgres", "postgresql")),
     "web": ("starlette", ()),
+    "personal": ("cryptography", ()),
     "png": ("resvg_py", ()),
     "nats": ("nats", ()),
     "kafka": ("confluent_kafka", ()),
     "rabbitmq": ("aio_pika", ()),
     "redis": ("redis", ()),
+    "temporal": ("temporalio", ()),
 }
 """The module of each extra, and the URL schemes of stores that need it."""
 
@@ -202,18 +205,29 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
             found += _disk(place)
         if schema is not None and schema.current < schema.newest:  # opening it would create or upgrade it
             return found
+        found += [each async for each in _privileges(url)]
         async with open_for_reading(url, charts) as runtime:
             wrong_tenant = await empty_tenant(url, runtime.store)
             if wrong_tenant is not None:
                 found.append(Check("tenant", "warning", wrong_tenant.message, wrong_tenant.hint))
             found += [each async for each in _signals(runtime)]
             found += [each async for each in _outdated(runtime)]
+            found += [each async for each in _personal(runtime)]
             found += [each async for each in _work(runtime, has_charts=bool(charts))]
     except InterlockError as error:
         found.append(Check("store", "error", error.message, error.hint))
     except OSError as error:
         found.append(Check("store", "error", f"{error.filename}: {error.strerror}"))
     return found
+
+
+async def _privileges(url: str) -> AsyncIterator[Check]:
+    """Whether the role of the address could change the audit."""
+    found = await audit_privileges(url)
+    if found:
+        detail = f"the role of this address may {', '.join(found)} rows of the audit: it owns the tables"
+        fix = "connect programs as a role of its own: interlock db grants --role NAME prints its SQL"
+        yield Check("audit", "warning", detail, fix)
 
 
 async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
@@ -231,6 +245,45 @@ async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
         text = "notifications do not arrive; workers find the work of other processes by polling, within a second"
         fix = "connect to the server directly, or through a pooler in session mode: LISTEN needs it"
         yield Check("wake-ups", "warning", text, fix)
+
+
+async def _personal(runtime: Runtime) -> AsyncIterator[Check]:
+    """The keys of personal data: whether the keyring has their epochs, and whether erased entities are readable."""
+    keys = runtime.store.data_keys
+    counts = {} if keys is None else await keys.count_keys()
+    names = [each async for each in _named_by_address(runtime)]
+    if names:
+        text = f"ids that look like e-mail addresses, which no erasure reaches: {', '.join(names[:3])}"
+        yield Check("personal ids", "warning", text, "use opaque ids, such as a customer number")
+    if not counts:
+        return
+    if runtime.vault is None:
+        text = f"{sum(counts.values()):,} data keys; not checked, because INTERLOCK_KEYRING is not set"
+        yield Check("data keys", "warning", text, "set INTERLOCK_KEYRING, such as file:keyring.json")
+        return
+    lost = [str(each) for each in counts if each not in runtime.vault.keyring.epochs()]
+    if lost:
+        text = f"the keyring has no master key for epoch {', '.join(lost)}: data keys cannot be read"
+        yield Check("data keys", "error", text, "use the keyring of this store")
+        return
+    yield Check("data keys", "ok", f"{sum(counts.values()):,}, in {count_text(len(counts), 'epoch', 'epochs')}")
+    revived = [
+        entity async for entity, _ in Eraser(runtime.entities, runtime.sender).revived(await runtime.store.kinds())
+    ]
+    if revived:
+        text = f"{len(revived):,} erased entities are readable again, such as {revived[0]}: a copy was restored"
+        yield Check("erasures", "error", text, "interlock db restored")
+    else:
+        yield Check("erasures", "ok", "no erased entity is readable")
+
+
+async def _named_by_address(runtime: Runtime) -> AsyncIterator[str]:
+    """Yield ids with an `@` among the first entities of each kind."""
+    for kind in await runtime.store.kinds():
+        page = await runtime.store.find(EntityQuery(kind=kind, limit=ENTITIES_CHECKED_MAX))
+        for row in page.rows:
+            if "@" in row.entity:
+                yield row.entity
 
 
 async def _outdated(runtime: Runtime) -> AsyncIterator[Check]:
@@ -306,7 +359,7 @@ async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     if runtime.store.work is not None:
         async for each in _work_checks(runtime):
             yield each
-    else:
+    elif runtime.store.engine is None:
         yield await _unsupported_work(runtime)
     yield await _times(runtime)
     if has_charts:

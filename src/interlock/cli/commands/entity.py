@@ -14,6 +14,7 @@ from interlock.cli.options import (
     parse_principal,
     pass_terminal,
     principal_option,
+    reader_option,
     words,
 )
 from interlock.cli.output import entity as output
@@ -21,6 +22,7 @@ from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import age_text, json_text, time_text
 from interlock.cli.output.work import attention_lines
 from interlock.cli.project import load_charts, load_known_charts, load_optional_charts, split_words
+from interlock.cli.readers import is_masked, state_for
 from interlock.cli.session import (
     chart_suggestion,
     kind_suggestion,
@@ -29,13 +31,13 @@ from interlock.cli.session import (
     open_or_create,
     run,
 )
-from interlock.effects.unsupported_work import work_requested
+from interlock.effects.unsupported_work import runs_effects, work_requested
 from interlock.errors import UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
-from interlock.observe.acceptance import Acceptance, acceptances, every_role
+from interlock.observe.acceptance import Acceptance, acceptances, every_role, masked_acceptance
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkQuery
@@ -93,11 +95,11 @@ def create(
         async with open_or_create(url, bound) as runtime:
             sender = parse_principal(principal)
             receipt = await runtime.create(entity, initial, key=key, principal=sender, reason=reason)
-            return receipt, runtime.store.work is not None
+            return receipt, runs_effects(runtime.store)
 
-    receipt, runs_effects = run(work())
+    receipt, is_run = run(work())
     code = _print_receipt(terminal, receipt, "create", as_json=as_json)
-    _warn_of_unsupported_work(terminal, receipt, runs_effects=runs_effects)
+    _warn_of_unsupported_work(terminal, receipt, is_run=is_run)
     if url.startswith("memory:"):
         terminal.message(("warning", "yellow"), ": memory: is discarded when the command exits")
     return code
@@ -155,12 +157,12 @@ def send(
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=sender, trace=trace, reason=reason
                 )
-            return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
+            return receipt, await _chart_of(runtime, receipt), runs_effects(runtime.store)
 
     with kind_suggestion(entity, bound), chart_suggestion(bound):
-        receipt, chart, runs_effects = run(work())
+        receipt, chart, is_run = run(work())
     code = _print_receipt(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
-    _warn_of_unsupported_work(terminal, receipt, runs_effects=runs_effects)
+    _warn_of_unsupported_work(terminal, receipt, is_run=is_run)
     return code
 
 
@@ -169,6 +171,7 @@ def send(
 @words("KIND/ID")
 @click.option("--at", metavar="VERSION|TIME", help="An earlier version, or a time such as 2026-11-15T12:00:00Z.")
 @click.option("--all", "all_states", is_flag=True, help="Show inactive states too.")
+@reader_option
 @chart_option
 @json_option
 @common
@@ -179,6 +182,7 @@ def show(
     *,
     at: str | None,
     all_states: bool,
+    principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -192,8 +196,10 @@ def show(
 
     async def work() -> tuple[Snapshot, str | None, str, list[Line], UnavailableError | None]:
         async with open_for_reading(url, bound) as runtime:
-            snapshot = await runtime.state(entity, at=None if at is None else _parse_at(at))
-            note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
+            moment = None if at is None else _parse_at(at)
+            snapshot, is_masked = await state_for(runtime, entity, parse_principal(principal), at=moment)
+            note = "" if is_masked else await _entered_note(runtime, snapshot)
+            note = note if at is None else f"  as at {at}"
             now_ms, label, missing = runtime.clock.now_ms(), None, None
             try:
                 kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
@@ -204,7 +210,7 @@ def show(
             else:
                 active, label, all_ = {each.id for each in kernel.active(snapshot)}, kernel.chart.label, all_states
                 lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_)]
-            if at is None and runtime.store.work is not None:
+            if at is None and runtime.store.work is not None and not is_masked:
                 page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
             return snapshot, label, note, lines, missing
@@ -245,12 +251,21 @@ def can(
 
     async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
-            now = await runtime.state(entity)
-            snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
-            kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
+            lens = None
+            if await is_masked(runtime, entity, sender):
+                assert sender is not None
+                kernel, snapshot, lens = await runtime.shown(entity, sender)
+                now, preview = snapshot, None
+            else:
+                now = await runtime.state(entity)
+                snapshot, preview = await runtime.mover.preview_upgrade(now, runtime.clock.now_ms())
+                kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
             policy = await runtime.revisions.policy(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
-            found = acceptances(kernel, snapshot, sender or {"roles": sorted(roles)}, policy)
+            now_ms, anyone = runtime.clock.now_ms(), {"roles": sorted(roles)}
+            found = acceptances(kernel, snapshot, sender or anyone, policy, time_ms=now_ms)
+            if lens is not None:
+                found = tuple(masked_acceptance(each, lens.names) for each in found)
             return now, await runtime.revisions.label(now.kind, now.revision), found, preview
 
     with kind_suggestion(entity, bound):
@@ -283,9 +298,9 @@ def _print_receipt(
     return _CODES.get(receipt.outcome, exit_codes.OK)
 
 
-def _warn_of_unsupported_work(terminal: Terminal, receipt: Receipt, *, runs_effects: bool) -> None:
+def _warn_of_unsupported_work(terminal: Terminal, receipt: Receipt, *, is_run: bool) -> None:
     """Warn about effects that stay in the journal because the store does not run them."""
-    names = () if runs_effects else work_requested(receipt.effects)
+    names = () if is_run else work_requested(receipt.effects)
     if names:
         terminal.message(("warning", "yellow"), f": this store does not run effects: {', '.join(names)}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from interlock.cli import exit_codes
@@ -12,7 +14,9 @@ from interlock.cli.options import (
     example,
     json_option,
     page_options,
+    parse_principal,
     pass_terminal,
+    reader_option,
     since_time_ms,
     words,
 )
@@ -21,8 +25,9 @@ from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
 from interlock.cli.project import load_known_charts, split_words
+from interlock.cli.readers import entries_for, is_masked
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
-from interlock.errors import InterlockError, NotFoundError
+from interlock.errors import DeniedError, InterlockError, NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
 from interlock.model.conditions import read_conditions
@@ -34,6 +39,7 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step
 from interlock.runtime.history.verify import UNKNOWN, difference
 from interlock.runtime.removed import missing_entity
@@ -57,11 +63,19 @@ _FOLLOW = "Follow new entries."
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="VERSION", help="Only later entries.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum entries.")
 @click.option("--follow", is_flag=True, help=_FOLLOW)
+@reader_option
 @json_option
 @common
 @pass_terminal
 def journal(
-    terminal: Terminal, words: tuple[str, ...], *, after: int, limit: int | None, follow: bool, as_json: bool
+    terminal: Terminal,
+    words: tuple[str, ...],
+    *,
+    after: int,
+    limit: int | None,
+    follow: bool,
+    principal: str | None,
+    as_json: bool,
 ) -> int:
     """Prints one entry per line; with -v also payloads, keys and effects. Needs no chart.
 
@@ -74,7 +88,9 @@ def journal(
     async def work() -> None:
         async with open_for_reading(url) as runtime:
             check_entity(entity)
-            await _print_journal(terminal, runtime, entity, after, limit, follow=follow, as_json=as_json)
+            reader = parse_principal(principal)
+            await runtime.permissions.check_reader(entity, reader)
+            await _print_journal(terminal, runtime, entity, after, limit, reader, follow=follow, as_json=as_json)
 
     run(work())
     return exit_codes.OK
@@ -86,10 +102,15 @@ async def _print_journal(
     entity: str,
     after: int,
     limit: int | None,
+    reader: Reader | None,
     *,
     follow: bool,
     as_json: bool,
 ) -> None:
+    if reader is not None and await is_masked(runtime, entity, reader):
+        async for entry in entries_for(runtime, entity, reader, after=after, limit=limit, follow=follow):
+            _print_entry(terminal, entry, as_json=as_json)
+        return
     left, is_known = limit, False
     if after == 0:
         after = await _beginning(terminal, runtime, entity)
@@ -107,6 +128,7 @@ async def _print_journal(
         raise _unknown(entity) if found.code == UNKNOWN else found
     if follow:
         async for entry in runtime.watch(entity, after=after):
+            await runtime.permissions.check_reader(entity, reader)
             _print_entry(terminal, entry, as_json=as_json)
             left = None if left is None else left - 1
             if left == 0:
@@ -159,6 +181,7 @@ def _unknown(entity: str) -> NotFoundError:
 )
 @click.option("--context", "has_context", is_flag=True, help="Print the context of each entity.")
 @page_options
+@reader_option
 @chart_option
 @json_option
 @common
@@ -177,6 +200,7 @@ def ls(
     has_context: bool,
     limit: int,
     after: str | None,
+    principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -196,6 +220,7 @@ def ls(
         raise click.UsageError("--where needs a kind")
     bound = load_known_charts(charts) if where or has_context else []
     older_ms = None if older is None else duration_ms(older, "--older")
+    reader = parse_principal(principal)
 
     async def work() -> tuple[EntityPage, list[str], tuple[str, str | None] | None, int, str]:
         async with open_for_reading(url, bound) as runtime:
@@ -221,7 +246,12 @@ def ls(
                     where=read_conditions(where, forms) if where else None,
                     context=has_context,
                 )
-                page = await first_page(runtime.list, query)
+                try:
+                    page = await first_page(partial(runtime.list, reader=reader), query)
+                except DeniedError:
+                    if kind is not None:
+                        raise
+                    continue  # only kinds that the reader may read are listed
                 rows += page.rows
                 unreadable |= dict.fromkeys(page.unreadable)
                 cursor = page.after
@@ -402,7 +432,7 @@ def _replay_entry(
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))
         if after is not None:
-            hidden = frozenset[str]() if kernel is None else kernel.chart.saga_fields
+            hidden = frozenset[str]() if kernel is None else kernel.chart.hidden_fields
             contexts = [{} if each is None else each.context for each in (before, after)]
             old, new = ({key: value for key, value in each.items() if key not in hidden} for each in contexts)
             for change in output.context_changes(old, new):

@@ -12,7 +12,16 @@ from interlock.assemble.archives import Archives, archive_folder
 from interlock.cli import exit_codes
 from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
-from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
+from interlock.cli.options import (
+    chart_option,
+    common,
+    duration_ms,
+    example,
+    json_option,
+    pass_terminal,
+    user_name,
+    words,
+)
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
@@ -23,6 +32,7 @@ from interlock.model.codec import to_builtins
 from interlock.observe.population import overview
 from interlock.ports.store import Store
 from interlock.runtime.epoch import leased_work, raise_epoch
+from interlock.runtime.erasure import Eraser
 from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
 from interlock.runtime.history.archive import archive as archive_entities
 from interlock.runtime.history.verify import (
@@ -37,7 +47,7 @@ from interlock.runtime.message_setting import bus_of, turn_off
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
-from interlock.stores.registry import all_tenants, schema_of, tenant_of, upgrade_script
+from interlock.stores.registry import all_tenants, grant_script, schema_of, tenant_of, upgrade_script
 from interlock.stores.registry import open_store as open_store_url
 
 _CHAIN_NOTE = (
@@ -343,6 +353,22 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, dry_run: bool, as_jso
     return exit_codes.OK
 
 
+@example("interlock db grants postgresql://owner@host/orders --role orders_app | psql postgresql://owner@host/orders")
+@db.command
+@words("")
+@click.option("--role", required=True, metavar="ROLE", help="The role that programs connect as.")
+@common
+@pass_terminal
+def grants(terminal: Terminal, words: tuple[str, ...], *, role: str) -> int:
+    """Prints the SQL by which the owner of the tables admits another role: it cannot change or delete the audit.
+
+    Run it once, as the owner. Programs then connect as that role, with `?migrate=0`, and `db upgrade` as the owner.
+    """
+    url, _ = split_words(words)
+    terminal.data(grant_script(url, role))
+    return exit_codes.OK
+
+
 @example("interlock db restored sqlite:///orders.db")
 @db.command
 @words("")
@@ -354,23 +380,34 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
     """Call it once after a store was restored from an older copy, before a worker starts.
 
     It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
-    are used again, for other effects. Exit code 3 if a worker has leased work.
+    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy
+    of the journals or of the key file does not have. Exit code 3 if a worker has leased work.
     """
     url, _ = split_words(words)
 
-    async def work() -> int:
+    async def work() -> tuple[int, tuple[str, ...] | None]:
         async with open_for_writing(url) as runtime:
             leased = await leased_work(runtime.store, now_ms=runtime.clock.now_ms())
             if leased is not None and not force:
                 message = f"a worker has leased `{leased.work.key(leased.entity)}`"
                 hint = "stop all workers and wait until their leases expire; or, if none is running, add --force"
                 raise ConflictError(message, code="epoch.worker", hint=hint)
-            return await raise_epoch(runtime.store)
+            epoch = await raise_epoch(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
+            if runtime.vault is None:
+                return epoch, None
+            eraser = Eraser(runtime.entities, runtime.sender)
+            return epoch, await eraser.reapply(await runtime.store.kinds(), reason="erased before the restore")
 
-    epoch = run(work())
+    epoch, erased = run(work())
     if as_json:
-        terminal.data(json_text({"epoch": epoch}))
+        terminal.data(json_text({"epoch": epoch, "erased": erased}))
     else:
+        if erased is None:
+            terminal.message("without INTERLOCK_KEYRING no erasure was applied again")
+        elif erased:
+            terminal.report(
+                f"erased again: {', '.join(erased[:10])}{f' and {len(erased) - 10:,} more' * (len(erased) > 10)}"
+            )
         terminal.report((f"restore epoch {epoch}", "bold"), ": effects from now on have keys that were never used")
         terminal.message("check what was done after the copy was made: no journal here knows of it")
     return exit_codes.OK
@@ -395,7 +432,7 @@ def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: 
             if runtime.store.facts is None:
                 raise UsageError("this store has no settings", code="store.facts")
             if off:
-                await turn_off(runtime.store)
+                await turn_off(runtime.store, by=user_name(), now_ms=runtime.clock.now_ms())
             return await bus_of(runtime.store)
 
     bus = run(work())

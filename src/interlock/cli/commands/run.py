@@ -21,8 +21,8 @@ from interlock.cli import exit_codes
 from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
-from interlock.cli.project import default_store, key_prefix_of, load_charts, project
-from interlock.cli.session import frozen_heap, run
+from interlock.cli.project import default_keyring, default_store, key_prefix_of, load_charts, project
+from interlock.cli.session import forbid_core_dumps, frozen_heap, run
 from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
@@ -76,6 +76,7 @@ def run_command(
 
     async def work() -> DrainReport:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        forbid_core_dumps(charts)
         with ExitStack() as stack:
             # Signals are handled from here on, also while the store is opened.
             signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(stop.set)))
@@ -89,6 +90,7 @@ def run_command(
                 lease_ms=lease_ms,
                 key_prefix=prefix,
                 handler_defaults=project().handler_defaults,
+                keyring=default_keyring(),
             )
             async with opening as runtime:
                 stack.enter_context(frozen_heap())

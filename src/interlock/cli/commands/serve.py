@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -25,14 +24,22 @@ from interlock.cli.options import (
     words,
 )
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.project import key_prefix_of, load_charts, load_optional_charts, project, split_words
-from interlock.cli.session import check_exists, frozen_heap, open_for_writing, run
+from interlock.cli.project import (
+    default_keyring,
+    key_prefix_of,
+    load_charts,
+    load_optional_charts,
+    project,
+    split_words,
+)
+from interlock.cli.session import check_exists, forbid_core_dumps, frozen_heap, open_for_writing, run
 from interlock.errors import MissingExtraError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.observe.acceptance import every_role
 from interlock.ports.clock import SystemClock
 from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
+from interlock.trust.users import RIGHTS, User
 
 PORT = 8470
 
@@ -49,7 +56,6 @@ PORT = 8470
 @click.option("--read-only", is_flag=True, help="Read-only: nothing can be sent, retried or dropped.")
 @click.option("--work", is_flag=True, help="Also run effects and timers.")
 @click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The API keys of users.")
-@click.option("--new-key", metavar="ID", help="Print a new API key and its entry for the key file, then exit.")
 @click.option("--principal", metavar="ID[:ROLE,...]", help="The user if there is no key file (default: you).")
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy; may be repeated."
@@ -67,7 +73,6 @@ def serve(
     read_only: bool,
     work: bool,
     key_file: Path | None,
-    new_key: str | None,
     principal: str | None,
     origins: tuple[str, ...],
     key_prefix: str | None,
@@ -79,14 +84,12 @@ def serve(
     entities whose definition names Python functions cannot be stepped.
     """
     auth = web_module("interlock.web.auth")
-    if new_key is not None:
-        return _print_key(terminal, auth, new_key)
     url, _ = split_words(words)
     bound = load_charts(charts) if work else load_optional_charts(charts)
     prefix, given = key_prefix_of(key_prefix), parse_principal(principal)
     server = web_module("interlock.web.server")
     clock = SystemClock()
-    keys = None if key_file is None else auth.read_keys(key_file)
+    watcher = None if key_file is None else key_file_watcher(key_file, clock)
 
     def ready(authentication: Any, address: str) -> None:
         link = "" if authentication.link is None else f"/#login={authentication.link}"
@@ -98,16 +101,25 @@ def serve(
         if not bound:
             return open_for_writing(url)
         defaults = project().handler_defaults if work else None
-        return open_runtime(url, charts=bound, clock=clock, work=work, key_prefix=prefix, handler_defaults=defaults)
+        forbid_core_dumps(bound)
+        return open_runtime(
+            url,
+            charts=bound,
+            clock=clock,
+            work=work,
+            key_prefix=prefix,
+            handler_defaults=defaults,
+            keyring=default_keyring(),
+        )
 
     async def work_until_stopped() -> None:
         await check_exists(url)
         async with opening() as runtime:
-            if keys is None:
-                user = local_user(auth, given, await known_roles(runtime), read_only=read_only)
+            if watcher is None:
+                user = local_user(given, await known_roles(runtime), read_only=read_only)
                 authentication = auth.Authentication(clock, local=user)
             else:
-                authentication = auth.Authentication(clock, keys=keys)
+                authentication = auth.Authentication(clock, key_file=watcher)
             with frozen_heap():
                 await server.serve(
                     runtime,
@@ -122,6 +134,15 @@ def serve(
     run(work_until_stopped())
     terminal.message("stopped")
     return exit_codes.OK
+
+
+def key_file_watcher(path: Path, clock: SystemClock) -> Any:
+    """Return the watcher of a key file. Raises UsageError if the file lets nobody in."""
+    found = web_module("interlock.web.key_file_watcher").KeyFileWatcher(path, clock)
+    if not (found.content.keys or found.content.issuers or found.content.senders):
+        hint = "`interlock keys create ID` creates a key"
+        raise UsageError(f"{path} contains no keys, issuers or senders", code="keys.none", hint=hint)
+    return found
 
 
 def web_module(module: str) -> Any:
@@ -150,23 +171,12 @@ def _roles(kernels: Iterable[Kernel]) -> set[str]:
     return {role for each in kernels for role in every_role(each.chart)}
 
 
-def local_user(auth: Any, given: dict[str, Any] | None, roles: list[str], *, read_only: bool) -> Any:
+def local_user(given: dict[str, Any] | None, roles: list[str], *, read_only: bool) -> User:
     """Return the user who started the server. They could open the store without it, so they have all rights.
 
     `given` is the principal of the command line, `roles` are those of a user who is not named there.
     """
     principal = {"id": user_name(), "roles": roles} if given is None else given
-    rights = ("read", "read:audit", "read:sensitive") if read_only else auth.RIGHTS
+    rights = ("read", "read:audit", "read:sensitive") if read_only else RIGHTS
     user = {"id": principal["id"], "kind": "user", "roles": principal.get("roles", [])}
-    return auth.User(principal=user, rights=frozenset(rights), idles=False)
-
-
-def _print_key(terminal: Terminal, auth: Any, name: str) -> int:
-    if not name.strip():
-        raise UsageError("--new-key has no id", code="principal.malformed", hint="write --new-key ada")
-    key = f"ilk_{SystemClock().token()}{SystemClock().token()}"
-    quoted = json.dumps(name, ensure_ascii=False)  # TOML strings have the same syntax
-    terminal.data(f'{key}\n\n[[key]]\nid = {quoted}\nsha256 = "{auth.key_digest(key)}"\n')
-    terminal.data('roles = []\nrights = ["read"]\n')
-    terminal.message("the first line is the key and is not shown again; add the table to the key file")
-    return exit_codes.OK
+    return User(principal=user, rights=frozenset(rights), idles=False)

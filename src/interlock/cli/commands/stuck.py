@@ -24,6 +24,7 @@ from interlock.cli.output.values import age_text, json_text
 from interlock.cli.output.work import work_json, work_lines
 from interlock.cli.project import load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
+from interlock.effects.unsupported_work import runs_effects
 from interlock.observe.population import check_kind
 from interlock.observe.stuck import (
     WORK_ROWS_MAX,
@@ -110,7 +111,7 @@ async def _report(url: str, charts: Sequence[BoundChart], kind: str | None, limi
             tuple(work[:limit]),
             tuple(dead[:limit]),
             is_complete,
-            runtime.store.work is not None,
+            runs_effects(runtime.store),
             tuple(each for each in kinds if each not in judged and each not in BUILTIN_KINDS),
         )
 

@@ -140,15 +140,15 @@ def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, d
     snapshot = None if receipt.outcome == "duplicate" else receipt.snapshot  # a duplicate has that of now, not of then
     states = "" if snapshot is None else f": {', '.join(snapshot.configuration)}"
     head: list[Part] = [(receipt.entity, "bold"), f" {event} ", (outcome, OUTCOME_STYLES[receipt.outcome]), reason]
-    yield (*head, f"{states} (version {receipt.version})")
+    version = f" (version {receipt.version})" if receipt.version else ""  # a denial without the role has none
+    yield (*head, f"{states}{version}")
     for effect in receipt.effects:
         yield ("  effect   ", *effect_parts(effect, time_text))
     yield from problem_lines(receipt.failed_guards, receipt.faults)
     if receipt.reason == "entity.exists":
         yield ("  why      ", EXISTS)
-    elif chart is not None and receipt.reason == "roles":
-        roles = next((each.roles for each in chart.events or () if each.name == event), None)
-        yield ("  why      ", roles_text(roles))
+    elif receipt.outcome == "denied" and receipt.explanation is not None:
+        yield ("  why      ", receipt.explanation.partition(": ")[2])
     elif chart is not None and receipt.outcome == "rejected":
         yield from rejection_lines(chart, event, receipt.reason, suggestion(event, event_names(chart)))
 
@@ -228,6 +228,11 @@ def _acceptance_parts(each: Acceptance, width: int) -> Iterator[Part]:
             yield f"  guard {'; '.join(guard_text(one.guard, one.values, one.error) for one in each.guards)}"
     elif each.why == "roles":
         yield from (("✗ ", "red"), f"{name}  denied: {roles_text(each.roles)}")
+    elif each.why == "permit":
+        yield from (("✗ ", "red"), f"{name}  denied: the `permit` does not allow it to this sender")
+    elif each.approvals is not None:
+        found = each.approvals
+        yield from (("✗ ", "red"), f"{name}  denied: needs {found.count} approvals by `{found.of}`, has {found.has}")
     else:
         states = f"; accepted in {', '.join(each.states)}" if each.states else ""
         yield from (("✗ ", "red"), f"{name}  not accepted in {'this' if each.states else 'any'} state{states}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from interlock.compiler.checks.report import ERROR, CheckReport
+from interlock.compiler.checks.access import check_actors_write, check_permits, is_actors_field
+from interlock.compiler.checks.report import CheckReport
 from interlock.errors import SourceLocation
-from interlock.expression.builtins import NAMES
-from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import Transition
 from interlock.model.chart_sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
-from interlock.model.document.field import UNSET, Field, field_problem, json_problem
+from interlock.model.document.field import UNSET, Field, field_at, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 from interlock.model.index_key import form_of_field
 from interlock.model.limits import INDEXED_FIELDS_MAX
@@ -29,8 +28,7 @@ def check_data(report: CheckReport) -> None:
     for state in report.chart.states:
         for invoke in state.invokes:
             _check_location(report, invoke.id_location, invoke.location, known)
-    for event in report.chart.events or ():
-        _check_permit(report, event)
+    check_permits(report)
     for reading in expression_sites(report.chart):
         _check_reads(report, reading, known)
         if reading.transition is not None:
@@ -50,7 +48,7 @@ def _check_fields(report: CheckReport) -> None:
                 message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "all states share one context: rename one of them"
                 report.add("context.duplicate", message, field.location, hint)
-            if report.is_native and field.name.startswith("_"):
+            if report.is_native and field.name.startswith("_") and not is_actors_field(report, field):
                 report.add_reserved("field", field.name, field.location)
             _check_first_value(report, field, root=state.index == 0)
             _check_field(report, field, "context.default")
@@ -127,6 +125,7 @@ def _check_action(report: CheckReport, action: Action, declared: dict[str, Field
     match action:
         case Assign():
             for path, value in action.values:
+                check_actors_write(report, path, action)
                 if _check_location(report, path, action.location, known):
                     _check_value(report, declared, path, value, action.location)
         case Send():
@@ -165,32 +164,7 @@ def _check_value(
         )
 
 
-def field_at(declared: dict[str, Field], path: str) -> Field | None:
-    """The field that a dotted path leads to, if the declared types define it; otherwise None."""
-    first, *rest = path.split(".")
-    field = declared.get(first)
-    for name in rest:
-        if field is None:
-            return None
-        if field.items is not None and name.isdecimal():
-            field = field.items
-        else:
-            field = next((each for each in field.fields or () if each.name == name), None)
-    return field
-
-
 # Expressions
-
-
-def _check_permit(report: CheckReport, event: EventType) -> None:
-    """Permits are checked apart from the other expressions, because only they may read `principal`."""
-    if event.permit is None:
-        return
-    try:
-        report.names.parsed[event.permit.text] = parse(event.permit.text, names=NAMES | {"principal"})
-    except ExpressionError as error:
-        location = event.permit.location.shift(error.offset, error.end)
-        report.add(error.code, error.message, location, error.hint, severity=ERROR)
 
 
 def _check_reads(report: CheckReport, reading: ExpressionSite, known: set[str]) -> None:

@@ -128,14 +128,9 @@ def _is_day(text: str) -> bool:
 
 def _check_inert(report: CheckReport) -> None:
     """Keys that are read and checked but have no effect yet. `then` of `expect` has its own code."""
-    found = [("properties", 0)] if report.document.properties is not None else []
-    for state in report.chart.states:
-        if state.sensitive is not None:
-            found += [("sensitive.as", state.index)] if state.sensitive.neutral is not None else []
-            found += [("sensitive.roles", state.index)] if state.sensitive.roles is not None else []
-    for name, index in found:
-        message = f"`{name}` has no effect yet"
-        report.add("vocabulary.inert", message, index, "remove it, or allow this lint with a reason")
+    if report.document.properties is not None:
+        hint = "remove it, or allow this lint with a reason"
+        report.add("vocabulary.inert", "`properties` has no effect yet", 0, hint)
 
 
 def _check_allow(report: CheckReport) -> None:

@@ -6,11 +6,13 @@ Rule 2: checks on the graph of transitions run only if there is no error, becaus
 
 from __future__ import annotations
 
+from interlock.compiler.checks.access import check_access
 from interlock.compiler.checks.data import check_data
 from interlock.compiler.checks.effects import check_effects, lint_actions, lint_invokes, lint_sagas
 from interlock.compiler.checks.events import check_events
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.monotonic import check_monotonic
+from interlock.compiler.checks.personal import check_personal
 from interlock.compiler.checks.report import CheckReport
 from interlock.compiler.checks.sensitive import check_sensitive
 from interlock.compiler.checks.states import check_states, lint_names, lint_reachability, lint_sizes, lint_waiting
@@ -29,14 +31,19 @@ from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 
 
-def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
-    """Add every diagnostic about a chart; `document` is as the author wrote it, `names` has the states of sagas."""
+def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> bool:
+    """Add every diagnostic about a chart; `document` is as the author wrote it, `names` has the states of sagas.
+
+    Returns whether the hidden states of the chart, if any, are covered (`checks.sensitive`).
+    """
     report = CheckReport(chart, document, names, diagnostics)
     graph = Graph(chart)
     check_states(report, graph)
     check_targets(report, graph)
     check_data(report)
     check_events(report)
+    check_access(report)
+    check_personal(report)
     check_effects(report, graph)
     lint_sizes(report)
     lint_names(report, graph)
@@ -44,14 +51,13 @@ def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostic
     lint_invokes(report, graph)
     lint_actions(report, graph)
     lint_waiting(report, graph)
-    if not diagnostics.has_errors:
-        _run_graph_checks(report, graph)
+    return not diagnostics.has_errors and _run_graph_checks(report, graph)
 
 
-def _run_graph_checks(report: CheckReport, graph: Graph) -> None:
+def _run_graph_checks(report: CheckReport, graph: Graph) -> bool:
     reachable = graph.reachable()
     check_monotonic(report, graph, reachable)
-    check_sensitive(report, graph)
+    is_covered = check_sensitive(report, graph)
     lint_reachability(report, graph, reachable)
     lint_choice(report, graph)
     lint_loops(report, graph)
@@ -59,3 +65,4 @@ def _run_graph_checks(report: CheckReport, graph: Graph) -> None:
     lint_wildcards(report, graph)
     lint_completion(report, graph)
     lint_sagas(report, graph)
+    return is_covered

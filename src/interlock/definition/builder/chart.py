@@ -32,9 +32,11 @@ from interlock.definition.builder.values import (
 )
 from interlock.definition.shapes import Text
 from interlock.definition.source.node import key_path
-from interlock.definition.vocabulary.names import ARCHIVE, DAY, DURATION, EVENT, ID, KIND, NAME, TEXT
+from interlock.definition.vocabulary.names import ARCHIVE, DAY, DURATION, EVENT, FIELD, ID, KIND, NAME, TEXT
 from interlock.model.document.actions import Block, Expression
 from interlock.model.document.document import (
+    Access,
+    Approvals,
     DialectName,
     Document,
     EventType,
@@ -55,23 +57,71 @@ def event(
     payload: Sequence[FieldPart] | None = None,
     roles: Texts | None = None,
     permit: Expression | None = None,
+    approvals: Approvals | None = None,
     dedupe: Json = None,
     direction: Literal["in", "internal", "out"] = "in",
     description: str | None = None,
 ) -> EventType:
     """Return a declared event. Without `payload` any payload is accepted; with it exactly these fields."""
-    if permit is not None and not isinstance(permit, Expression):
-        raise usage_error("`permit`", "an expression", permit)
+    if approvals is not None and not isinstance(approvals, Approvals):
+        raise usage_error("`approvals`", "the result of `approvals`", approvals)
     return EventType(
         name=text(name, EVENT, "an event"),
         payload=None if payload is None else payload_fields(payload),
         roles=optional_texts(roles, NAME, "a role"),
-        permit=permit,
+        permit=_permit(permit),
+        approvals=approvals,
         dedupe=value(dedupe, "`dedupe`"),
         direction=choice(direction, ("in", "internal", "out"), "`direction`"),
         description=optional_text(description, TEXT, "a description"),
         location=caller_location(),
     )
+
+
+def approvals(
+    of: str,
+    *,
+    count: int = 1,
+    without: Texts = (),
+    since: str | None = None,
+    within: str | None = None,
+) -> Approvals:
+    """Return the approvals that an event needs: `count` users who sent the event `of`, for `event(approvals=...)`.
+
+    `without` is the key `not` of the vocabulary: who sent one of these events cannot approve.
+    """
+    if type(count) is not int or count < 1:
+        raise usage_error("`count`", "an integer of 1 or more", count)
+    return Approvals(
+        of=text(of, EVENT, "an event"),
+        count=count,
+        without=texts(without, EVENT, "an event"),
+        since=optional_text(since, EVENT, "an event"),
+        within=optional_text(within, DURATION, "a duration"),
+        location=caller_location(),
+    )
+
+
+def access(*, roles: Texts | None = None, permit: Expression | None = None, owner: str | None = None) -> Access:
+    """Return who may create or read entities, for `chart(create=..., read=...)`. Only reading has an `owner`."""
+    return Access(
+        roles=optional_texts(roles, NAME, "a role"),
+        permit=_permit(permit),
+        owner=optional_text(owner, FIELD, "a field"),
+        location=caller_location(),
+    )
+
+
+def _permit(given: Expression | None) -> Expression | None:
+    if given is not None and not isinstance(given, Expression):
+        raise usage_error("`permit`", "an expression", given)
+    return given
+
+
+def _access(given: Access | None, name: str) -> Access | None:
+    if given is not None and not isinstance(given, Access):
+        raise usage_error(name, "the result of `access`", given)
+    return given
 
 
 def chart(
@@ -86,6 +136,8 @@ def chart(
     errors: Literal["event", "raise"] | None = None,
     binding: Literal["early", "late"] = "early",
     context: Sequence[FieldPart] = (),
+    create: Access | None = None,
+    read: Access | None = None,
     events: Sequence[EventType] | None = None,
     script: str | None = None,
     sensitive: Texts | Sensitive | None = None,
@@ -141,6 +193,8 @@ def chart(
         unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
         errors=choice(errors, (None, "event", "raise"), "`errors`"),
         binding=choice(binding, ("early", "late"), "`binding`"),
+        create=_access(create, "`create`"),
+        read=_access(read, "`read`"),
         events=None if events is None else _events(events),
         script=optional_text(script, TEXT, "the script"),
         properties=literal(properties, "`properties`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from interlock.definition.builder.actions import Actions, GuardLike, optional_guard, read_block
@@ -16,10 +17,11 @@ from interlock.definition.builder.values import (
     optional_text,
     optional_texts,
     text,
+    texts,
     usage_error,
     value,
 )
-from interlock.definition.vocabulary.names import BACKOFF, DURATION, FIELD_PATH, ID, KEY, NAME
+from interlock.definition.vocabulary.names import BACKOFF, DURATION, FIELD, FIELD_PATH, ID, KEY, NAME
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document, Invoke, Retry, Saga, SagaCall, SagaStep
 
@@ -57,10 +59,12 @@ def invoke(
     timeout: str | None = None,
     key: Json = None,
     restore: Literal["keep", "restart", "fail"] | None = None,
+    personal: Sequence[str] | Literal[True] | None = None,
 ) -> Invoke:
     """Return an invoke: a handler or a child chart that runs while the state is active.
 
-    `done` and `error` are the transitions for its result.
+    `done` and `error` are the transitions for its result. `personal` are the fields of the result that are personal, or
+    True for the whole result.
     """
     default = "chart" if isinstance(src, Document) else "handler"
     given = type if isinstance(type, Expression) else choice(type, (None, "handler", "chart"), "`type`")
@@ -78,6 +82,7 @@ def invoke(
         timeout=optional_text(timeout, DURATION, "a timeout"),
         key=value(key, "the key"),
         restore=choice(restore, (None, "keep", "restart", "fail"), "`restore`"),
+        personal=personal if personal is None or personal is True else texts(personal, FIELD, "a personal field"),
         location=caller_location(),
     )
 

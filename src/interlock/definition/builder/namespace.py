@@ -28,7 +28,7 @@ from interlock.definition.builder.actions import (
     script,
     send,
 )
-from interlock.definition.builder.chart import chart, event
+from interlock.definition.builder.chart import access, approvals, chart, event
 from interlock.definition.builder.invokes import call, invoke, retry, saga, saga_step
 from interlock.definition.builder.states import deep_history, expect, final, history, parallel, sensitive, state
 from interlock.definition.builder.transitions import after, always, initial, on, on_done, to, transition
@@ -39,10 +39,12 @@ __all__ = (
     "Invoke",
     "State",
     "Transition",
+    "access",
     "after",
     "all_of",
     "always",
     "any_of",
+    "approvals",
     "assign",
     "assign_from",
     "blocks",

@@ -74,8 +74,8 @@ def expect(within: str, *, then: str = "alert") -> Expect:
 def sensitive(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
     """Return that the state itself is hidden and these fields are masked.
 
-    The console shows neither without the right `read:sensitive`. The neutral name and the roles are reserved: they are
-    checked but have no effect yet.
+    Others see the state before instead, which `neutral` names if it is always the same. `roles` see the hidden state,
+    and may enter and leave it.
     """
     return Sensitive(
         fields=texts(fields, FIELD_PATH, "a field"),

@@ -201,13 +201,15 @@ def field(
     items: FieldType | FieldPart | None = None,
     fields: Sequence[FieldPart] | None = None,
     index: bool = False,
+    personal: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field of the context or of an event's payload.
 
     A field of the context needs one of `default`, `required` and `nullable`. A field of a payload is required unless it
     has a default or `required=False`. `items` is the field of each item of an array, `fields` are those of an object.
-    With `index`, entities are found by it; only for fields of the root's context.
+    With `index`, entities are found by it; only for fields of the root's context. The value of a `personal` field is
+    stored sealed, and can be erased.
     """
     made = Field(
         name=text(name, FIELD, "a field's name"),
@@ -220,6 +222,7 @@ def field(
         length_max=length_max,
         format=None if format is None else choice(format, FORMATS, "a field's format"),
         index=index,
+        personal=personal,
         description=description,
         location=caller_location(),
     )
@@ -237,6 +240,7 @@ def string(
     length_max: int | None = None,
     format: Format | None = None,
     index: bool = False,
+    personal: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a string."""
@@ -250,6 +254,7 @@ def string(
         length_max=length_max,
         format=format,
         index=index,
+        personal=personal,
         description=description,
     )
 
@@ -264,6 +269,7 @@ def integer(
     min: int | None = None,
     max: int | None = None,
     index: bool = False,
+    personal: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a whole number."""
@@ -277,6 +283,7 @@ def integer(
         min=min,
         max=max,
         index=index,
+        personal=personal,
         description=description,
     )
 
@@ -291,6 +298,7 @@ def number(
     min: float | None = None,
     max: float | None = None,
     index: bool = False,
+    personal: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a number."""
@@ -304,6 +312,7 @@ def number(
         min=min,
         max=max,
         index=index,
+        personal=personal,
         description=description,
     )
 
@@ -315,6 +324,7 @@ def boolean(
     required: bool | None = None,
     nullable: bool = False,
     index: bool = False,
+    personal: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains true or false."""
@@ -325,6 +335,7 @@ def boolean(
         required=required,
         nullable=nullable,
         index=index,
+        personal=personal,
         description=description,
     )
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from interlock.definition.codec import Codecs, FunctionCodec, RecordCodec, text_or_expression, write_value
+from interlock.definition.codec import LIST_OR_TRUE, Codecs, RecordCodec, text_or_expression, write_value
 from interlock.definition.shapes import (
     Choice,
     Json,
@@ -128,16 +128,6 @@ class _BlocksCodec:
         if len(value) == 1 and value[0]:
             return block.write(value[0], scope)
         return [block.write(each, scope) for each in value]
-
-
-def _read_monotonic(node: Node, scope: Scope) -> Any:
-    del scope
-    return True if node.value is True else tuple(node.plain())
-
-
-def _write_monotonic(value: Any, scope: Scope) -> Any:
-    del scope
-    return value if value is True else list(value)
 
 
 _BLOCKS = OneOf(
@@ -365,7 +355,7 @@ STATE = Record(
                     Option(kind="scalar", shape=Choice(options=(True,))),
                 ),
             ),
-            codec=FunctionCodec(_read_monotonic, _write_monotonic),
+            codec=LIST_OR_TRUE,
             identity="out",
             order="kept",
             description="Once in one of these, never again in an earlier one; true: the children in order.",
@@ -539,7 +529,7 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        after_context = ("events", "script", "properties", "renamed", "removed", "retention")
+        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed", "retention")
         later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
@@ -600,6 +590,20 @@ DOCUMENT = Record(
             identity="in",
             order="kept",
             description="early (default): all fields at start; late: a state's own at its first entry.",
+        ),
+        Key(
+            name="create",
+            shape=Ref(name="create"),
+            identity="out",
+            order="kept",
+            description="Who may create entities; no principal may if any event has roles and this is missing.",
+        ),
+        Key(
+            name="read",
+            shape=Ref(name="read"),
+            identity="out",
+            order="kept",
+            description="Who may read entities; without it, every reader.",
         ),
         Key(
             name="events",

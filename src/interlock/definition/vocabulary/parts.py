@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from interlock.definition.codec import Codecs, RecordCodec, read_value, write_list, write_value
+from interlock.definition.codec import LIST_OR_TRUE, Codecs, RecordCodec, read_value, write_list, write_value
 from interlock.definition.shapes import (
     Boolean,
     Choice,
@@ -53,6 +53,8 @@ from interlock.definition.vocabulary.names import (
     TEXT,
 )
 from interlock.model.document.document import (
+    Access,
+    Approvals,
     Document,
     EventType,
     Expect,
@@ -341,7 +343,57 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 order="kept",
                 description="Find entities by this field of the root's context.",
             ),
+            Key(
+                name="personal",
+                shape=Boolean(),
+                identity="in",
+                order="kept",
+                description="Its value is stored sealed, and can be erased.",
+            ),
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
+        ),
+    ),
+    "approvals": Record(
+        what="a mapping of approvals",
+        makes=Approvals,
+        keys=(
+            Key(
+                name="of",
+                shape=EVENT,
+                identity="in",
+                order="kept",
+                description="The event by which users approve.",
+                required=True,
+            ),
+            Key(
+                name="count",
+                shape=Number(whole=True, min=1),
+                identity="out",
+                order="kept",
+                description="How many different users must have sent it; 1 by default.",
+            ),
+            Key(
+                name="not",
+                field="without",
+                shape=ListOf(item=EVENT, what="a list of events"),
+                identity="in",
+                order="free",
+                description="The approval of a user who sent one of these events does not count.",
+            ),
+            Key(
+                name="since",
+                shape=EVENT,
+                identity="in",
+                order="kept",
+                description="Only approvals after the last event of this name count.",
+            ),
+            Key(
+                name="within",
+                shape=DURATION,
+                identity="out",
+                order="kept",
+                description="How long an approval counts; without it, until it is used.",
+            ),
         ),
     ),
     "event": Record(
@@ -371,6 +423,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 identity="out",
                 order="kept",
                 description="A policy that may also read `principal`.",
+            ),
+            Key(
+                name="approvals",
+                shape=Ref(name="approvals"),
+                identity="in",
+                order="kept",
+                description="How many other users must have approved it before.",
             ),
             Key(
                 name="dedupe",
@@ -516,6 +575,20 @@ INVOKE = Record(
             identity="in",
             order="kept",
             description="After a restart: the same key (default), a new key, or error.invoke.",
+        ),
+        Key(
+            name="personal",
+            shape=OneOf(
+                what="a list of fields or true",
+                options=(
+                    Option(kind="list", shape=ListOf(item=FIELD, min=1, what="a list of fields")),
+                    Option(kind="scalar", shape=Choice(options=(True,))),
+                ),
+            ),
+            codec=LIST_OR_TRUE,
+            identity="in",
+            order="free",
+            description="The fields of its result that are personal; true: the whole result.",
         ),
         Key(
             name="onDone",
@@ -730,7 +803,27 @@ SENSITIVE = OneOf(
     ),
 )
 
+_ACCESS_KEYS = (
+    Key(name="roles", shape=ROLES, identity="out", order="free", description="One of these roles is needed."),
+    Key(
+        name="permit",
+        shape=EXPRESSION,
+        identity="out",
+        order="kept",
+        description="A policy that reads `principal`, `entity`, and `event.data.context` or, for reading, `context`.",
+    ),
+    Key(
+        name="owner",
+        shape=FIELD,
+        identity="out",
+        order="kept",
+        description="The indexed context field with the id of the principal who may read it without a role.",
+    ),
+)
+
 _NOTE_SHAPES: dict[str, Shape] = {
+    "create": Record(what="who may create entities", makes=Access, keys=_ACCESS_KEYS[:2]),
+    "read": Record(what="who may read entities", makes=Access, keys=_ACCESS_KEYS),
     "removed": Record(
         what="a mapping of what was removed",
         makes=Removed,
@@ -795,14 +888,14 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 shape=NAME,
                 identity="in",
                 order="kept",
-                description="The neutral name shown instead of the state's. Reserved: it has no effect yet.",
+                description="The visible state that others see; the hidden state must always be entered from there.",
             ),
             Key(
                 name="roles",
                 shape=ROLES,
                 identity="in",
                 order="free",
-                description="Who sees the masked values. Reserved: it has no effect yet.",
+                description="Who sees the hidden state, and may enter and leave it.",
             ),
         ),
     ),

@@ -19,6 +19,7 @@ from interlock.evolve.identity import collapse_space
 from interlock.evolve.mapping.document import Mapping
 from interlock.evolve.mapping.placement import Choice, Placer, Question, invoke_name
 from interlock.expression.parser import parse
+from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.chart import Chart, State
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Expression
@@ -170,7 +171,8 @@ class _Check:
         histories = [each.id for each in carrier.old.states if each.type == "history"]
         for name in sorted(mapping.histories):
             self._known("history", name, histories, "old", "history", name)
-        fields = [each for each in carrier.new_fields if each not in carrier.saga_fields()]
+        hidden = {ACTORS_FIELD, *carrier.saga_fields()}
+        fields = [each for each in carrier.new_fields if each not in hidden]
         for name, value in mapping.context.items():
             if self._known("field", name, fields, "new", "context", name):
                 for each in value_expressions(value):

@@ -27,6 +27,7 @@ from interlock.kernel.errors import describe_error
 from interlock.kernel.outcome import resend_deferred
 from interlock.kernel.parts import start_invoke
 from interlock.kernel.run import StepRun, run_from
+from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.chart import After
 from interlock.model.document.actions import Expression
 from interlock.model.document.field import copy_json, json_problem
@@ -224,7 +225,8 @@ class MappedCarrier:
         if draft.reasons:
             return
         problem = "it must return a mapping of fields" if not isinstance(found, dict) else json_problem(found)
-        unknown = [] if problem else [each for each in found if each not in self.carrier.new_fields]
+        fields = self.carrier.new_fields.keys() - {ACTORS_FIELD}  # approvals are not given by a mapping
+        unknown = [] if problem else [each for each in found if each not in fields]
         if problem is None and unknown:
             problem = f"the new definition has no field `{unknown[0][:80]}`"
         if problem is not None:

@@ -196,6 +196,8 @@ class StepWriter:
     def _condition(self, transition: Transition) -> str:
         """Return the source of the roles and the guard of a transition; `True` or `False` if that is certain."""
         conditions = []
+        if transition.roles_in:
+            raise NotCompiled("a transition may need the roles of a hidden state")
         if transition.roles is not None:
             if self.out.branch.is_eventless:
                 conditions.append(repr("system" in transition.roles))

@@ -76,7 +76,7 @@ class Invoke:
 
     `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
     `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
-    onError.
+    onError. `personal`: the fields of the result that are personal, or True for the whole result.
     """
 
     src: str | Expression | Document | None = None
@@ -92,6 +92,7 @@ class Invoke:
     timeout: str | None = None
     key: Value = None
     restore: Literal["keep", "restart", "fail"] | None = None
+    personal: tuple[str, ...] | Literal[True] | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
@@ -184,6 +185,35 @@ class State:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Approvals:
+    """The approvals that an event needs: `count` different users who sent the event `of`.
+
+    Users who sent one of the events `without` (the key `not`) do not count. Only approvals after the last event `since`
+    count, and for `within` at most.
+    """
+
+    of: str
+    count: int = 1
+    without: tuple[str, ...] = ()
+    since: str | None = None
+    within: str | None = None
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may create or read entities: `roles`, and a `permit`.
+
+    `owner`, for reading only, is the indexed field of the context with the id of the principal who may read, too.
+    """
+
+    roles: tuple[str, ...] | None = None
+    permit: Expression | None = None
+    owner: str | None = None
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
     """A declared event. `payload` None: any payload; a tuple: exactly these fields."""
 
@@ -191,6 +221,7 @@ class EventType:
     payload: tuple[Field, ...] | None = None
     roles: tuple[str, ...] | None = None
     permit: Expression | None = None
+    approvals: Approvals | None = None
     dedupe: Value = None
     direction: Literal["in", "internal", "out"] = "in"
     description: str | None = None
@@ -232,6 +263,8 @@ class Document:
     unhandled: Literal["reject", "ignore", "defer"] | None = None
     errors: Literal["event", "raise"] | None = None
     binding: Literal["early", "late"] = "early"
+    create: Access | None = field(default=None, metadata={"hashed": False})
+    read: Access | None = field(default=None, metadata={"hashed": False})
     events: tuple[EventType, ...] | None = None
     script: str | None = None
     properties: Any = None

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.document.formats import Format, format_problem
 from interlock.model.limits import INTEGER_BITS_MAX, STRING_LENGTH_MAX, VALUE_DEPTH_MAX, VALUES_MAX
+from interlock.model.personal_token import is_token
 
 FieldType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
 FIELD_TYPES: tuple[FieldType, ...] = ("string", "integer", "number", "boolean", "object", "array", "any")
@@ -59,7 +60,10 @@ class _Lookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(_Lookups):
-    """One field: its type, its bounds, and its first value. `index`: entities are found by it (`EntityQuery.where`)."""
+    """One field: its type, its bounds, and its first value. `index`: entities are found by it (`EntityQuery.where`).
+
+    `personal`: its value is stored sealed (`personal_token`), so a token is valid in place of a value.
+    """
 
     name: str
     type: FieldType = "any"
@@ -74,6 +78,7 @@ class Field(_Lookups):
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
     index: bool = field(default=False, metadata={"hashed": False})
+    personal: bool = field(default=False, metadata={"hashed": False, "hashed_if_set": True})
     description: str | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
@@ -139,6 +144,8 @@ def field_problem(value: Any, spec: Field, path: str = "", charge: Charge | None
     name = path or spec.name
     if value is None:
         return None if spec.nullable or spec.type == "any" else f"`{name}` must be {_article(spec.type)}, not null"
+    if spec.personal and is_token(value):
+        return None
     if spec.type != "any":
         types = _PYTHON_TYPES[spec.type]
         if not isinstance(value, types) or (type(value) is bool and spec.type != "boolean"):
@@ -250,6 +257,20 @@ def _object_problem(
     if missing is not None:
         problems[missing] = f"`{prefix}{missing}` is missing"
     return next((problems[name] for name in known if name in problems), None) if problems else None
+
+
+def field_at(declared: dict[str, Field], path: str) -> Field | None:
+    """The field that a dotted path leads to, if the declared types define it; otherwise None."""
+    first, *rest = path.split(".")
+    field = declared.get(first)
+    for name in rest:
+        if field is None:
+            return None
+        if field.items is not None and name.isdecimal():
+            field = field.items
+        else:
+            field = next((each for each in field.fields or () if each.name == name), None)
+    return field
 
 
 def same_value(left: Any, right: Any) -> bool:

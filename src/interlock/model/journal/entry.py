@@ -9,7 +9,7 @@ from msgspec import Struct
 from interlock.errors import DeniedError, RejectedError
 from interlock.model.effect import Effect
 from interlock.model.event import Event
-from interlock.model.snapshot import Snapshot
+from interlock.model.snapshot import Shown, Snapshot
 from interlock.model.step import FailedGuard, Fault, Outcome
 
 CREATE = "_create"
@@ -19,12 +19,17 @@ MOVED = "_revision.moved"
 """The event that moves an entity to another revision. Its data is a patch: see `evolve.move`."""
 
 
+ERASE = "_erase"
+"""The event that erases the personal data of an entity: it names the time, and the entity forgets its data key."""
+
+
 class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
     Everything that a step causes is in its one entry, which is appended in one atomic write. `reason` explains the
     outcome; `reason_given` is what the sender wrote about the event. `digest` is the hash of the snapshot after it, as
-    it is stored; None in an entry of an earlier release.
+    it is stored; None in an entry of an earlier release. `shown` is what readers see of it who may not see hidden
+    states; `unseen` counts the entries of which they see nothing, up to this one.
     """
 
     version: int
@@ -39,6 +44,36 @@ class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before":
     effects: tuple[Effect, ...] = ()
     digest: str | None = None
     reason_given: str | None = None
+    unseen: int = 0
+    shown: Shown = "whole"
+
+
+UPDATED = "updated"
+"""The event under which others see that an entity left a hidden state and changed there."""
+
+SYSTEM = "system"
+"""Who they see as its sender."""
+
+
+def visible_version(entry: Entry) -> int:
+    """Return the number of an entry for readers who may not see hidden states."""
+    return entry.version - entry.unseen
+
+
+def shown_change(entry: Entry, before: tuple[str, ...]) -> Entry:
+    """Return what others see of an entry that is shown as a change: where it led, and from which visible states."""
+    event = Event(UPDATED, principal={"id": SYSTEM}, time_ms=entry.event.time_ms, clock_ms=entry.event.clock_ms)
+    return Entry(
+        entry.version,
+        event,
+        "applied",
+        before,
+        entry.after,
+        entry.revision,
+        "_updated",
+        unseen=entry.unseen,
+        shown="change",
+    )
 
 
 class Receipt(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from interlock.errors import RejectedError
 from interlock.model.codec import UNDECODABLE, encode
-from interlock.model.journal.entry import Entry
-from interlock.model.journal.work import EPOCH, WorkId
+from interlock.model.journal.entry import Entry, visible_version
+from interlock.model.journal.work import EPOCH, PLACE, WorkId, key_base
 from interlock.model.keys import OWN, REQUESTS
 from interlock.model.limits import MESSAGE_BYTES_MAX
 
@@ -66,7 +66,7 @@ def change_message(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]
         "event": entry.event.name,
         "from": entry.before,
         "to": entry.after,
-        "version": entry.version,
+        "version": visible_version(entry),
     }
     return word, data if ended is None else {**data, "ended": ended}
 
@@ -98,14 +98,15 @@ def message_of(entity: str, work_id: WorkId, body: Any, *, source: str = SOURCE)
     """Return the message of this work, as it is sent to the bus."""
     kind, _, _ = entity.partition("/")
     epoch = body.get(EPOCH, 0)
-    place = f"{work_id.version:012}.{work_id.ordinal:04}"
+    version, ordinal = body.get(PLACE, (work_id.version, work_id.ordinal))
+    place = f"{version:012}.{ordinal:04}"
     return Message(
-        id=work_id.key(entity, epoch=epoch),
+        id=f"{key_base(entity, version, epoch)}/{ordinal}",
         source=f"{source}/{kind}",
         subject=entity,
         kind=kind,
         sequence=f"e{epoch:04}.{place}" if epoch else place,
-        **{name: value for name, value in body.items() if name != EPOCH},
+        **{name: value for name, value in body.items() if name not in (EPOCH, PLACE)},
     )
 
 
@@ -147,12 +148,13 @@ def decode_message(body: bytes) -> Message:
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
-    if trace is None and isinstance(found.get("trace"), str):  # the attribute of another system may have any type
-        trace = found.pop("trace")
+    if not isinstance(trace, str) or _TRACEPARENT.fullmatch(trace) is None:  # W3C: an invalid one is ignored
+        # The attribute `trace` of another system may have any type.
+        trace = found.pop("trace") if isinstance(found.get("trace"), str) else None
     return Message(
         **texts,
         time_ms=_time_ms(found.pop("time", None)),
-        trace=None if trace is None else str(trace),
+        trace=trace,
         data=_data(found),
         more=found,
     )

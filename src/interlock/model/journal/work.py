@@ -23,8 +23,14 @@ entities continue while a bus is unreachable."""
 CHILD_WORK = "_child"
 """The name of the work of a child entity: it creates the child and then waits for its result."""
 
+ERASE_WORK = "_erase"
+"""The name of the work of an erasure: it destroys the data key that its input names."""
+
 EPOCH = "_epoch"
 """The name under which the body of work has the restore epoch of its entry."""
+
+PLACE = "_place"
+"""The name under which the body of a message has the version and ordinal that others see, if they are not its own."""
 
 BUS_WORK = "bus"
 """The name of the work of messages: they go to the bus of the runtime."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from interlock.effects.work_delta import work_delta
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.codec import digested_json, encode, snapshot_digest
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -25,11 +25,10 @@ NO_WORK = WorkDelta()
 
 
 class ListedStates:
-    """What lists need of a chart: active states with their tags, and hidden states; computed once."""
+    """What lists need of a chart: active states with their tags, computed once."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        self._hidden: dict[str, frozenset[str]] = {}
 
     def active(self, kernel: Kernel, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the active states of a snapshot, compounds too, and their tags."""
@@ -43,15 +42,15 @@ class ListedStates:
             self._active[name] = found
         return found
 
-    def is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
-        """Whether a step leaves, stays in or enters a state that the chart hides."""
-        chart = kernel.chart
-        hidden = self._hidden.get(chart.revision)
+    @staticmethod
+    def is_hidden(kernel: Kernel, entry: Entry) -> bool:
+        """Whether an entry is not published: of a hidden state, or next to one without a cover."""
+        hidden = kernel.chart.hidden
         if hidden is None:
-            tops = [each for each in chart.states if each.sensitive is not None and each.sensitive.hidden]
-            within = (chart.states[index] for each in tops for index in range(each.index, each.last + 1))
-            hidden = self._hidden[chart.revision] = frozenset(each.id for each in within)
-        return not hidden.isdisjoint((*entry.before, *entry.after))
+            return False
+        return entry.shown == "nothing" or (
+            not hidden.is_covered and not hidden.states.isdisjoint((*entry.before, *entry.after))
+        )
 
 
 class AppendBuilder:
@@ -109,13 +108,16 @@ class AppendBuilder:
     ) -> WorkDelta:
         if not self._keeps_work:
             return NO_WORK
-        work, time_ms = NO_WORK, entry.event.at_ms
+        event = entry.event
+        work, time_ms = NO_WORK, event.at_ms
         if self._messages.is_on:
             is_quiet = entry.event.name == MOVED and entry.before == entry.after
             hidden = is_quiet or self._listed.is_hidden(kernel, entry)
-            work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
+            work = work_delta(
+                before, step, time_ms, published=entry, hidden=hidden, epoch=event.epoch, principal=event.principal
+            )
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
-            work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
+            work = work_delta(before, step, time_ms, epoch=event.epoch, principal=event.principal)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
 
 
@@ -141,6 +143,7 @@ def build_entry(
         step.reason,
         trace,
         step.effects,
-        snapshot_digest(snapshot_json),
+        snapshot_digest(snapshot_json if snapshot.sight is None else digested_json(snapshot)),
         reason,
+        *(() if snapshot.sight is None else (snapshot.sight.unseen, snapshot.sight.shown)),
     )

@@ -4,9 +4,14 @@ Rule 1: roles come first: a caller without the role is denied, whatever it expec
 guessing a key or a version. The sender checks them before it loads the entity; here they are checked again, because
 only the revision of the entity has the roles of an event that newer revisions no longer declare.
 Rule 2: the permit comes after `expected`: it is evaluated on the snapshot, which must be the one that the caller meant.
+Rule 3: for a sender who may not see hidden states, version and permit are those of the cover; and a permit must hold on
+the truth, too.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,22 +25,28 @@ from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.runtime.entities.send_request import SendRequest
+from interlock.runtime.request_checks import unknown_entity
 from interlock.trust.authorization import ChartPolicy
+from interlock.trust.visibility import lens_for
 
 
 class Denied(Struct, frozen=True):
     """The policy of the chart denies the event. By role: then the key is not looked up either.
 
-    `roles` are those of the event, for the explanation.
+    `roles` are those of the event, for the explanation. `is_open`: the sender may know it, because it does not depend
+    on a hidden state.
     """
 
     reason: str
     by_role: bool
     roles: tuple[str, ...] = ()
+    is_open: bool = True
 
 
 class WrongVersion(Struct, frozen=True):
-    """The entity is not at the version that the caller expects."""
+    """The entity is not at the version that the caller expects, but at this one, as far as the caller sees."""
+
+    version: int
 
 
 class TooLarge(Struct, frozen=True):
@@ -44,25 +55,64 @@ class TooLarge(Struct, frozen=True):
     error: RejectedError
 
 
+class Decided(Struct, frozen=True):
+    """The policy of an authorizer of the program, which has decided already."""
+
+    refusal: str | None
+    hidden_refusal: str | None = None
+
+    def role_refusal(self, event: Event) -> None:
+        """Return None: a denial that needs no snapshot was given before the load."""
+
+    def permit_refusal(self, event: Event, snapshot: Snapshot) -> str | None:
+        """Return why the authorizer denies the event; None if it allows it."""
+        del event, snapshot
+        return self.refusal
+
+    def roles(self, name: str) -> tuple[str, ...]:
+        """Return no roles."""
+        del name
+        return ()
+
+
+EventPolicy = ChartPolicy | Decided
 Decision = Step | Denied | WrongVersion
 Refusal = Decision | TooLarge
 """A decision by which nothing is written."""
 
 
 def decide(
-    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: ChartPolicy | None
+    kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest, policy: EventPolicy | None
 ) -> Decision:
     """Return the step, or why there is none. Without a policy every sender is allowed."""
     if policy is not None and (reason := policy.role_refusal(event)) is not None:
         return Denied(reason, by_role=True, roles=policy.roles(event.name))
-    if request.expected is not None and snapshot.version != request.expected:
-        return WrongVersion()
-    if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
-        return Denied(reason, by_role=False)
+    shown = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
+    if request.expected is not None and shown.version != request.expected:
+        return WrongVersion(shown.version)
+    if policy is not None:
+        if (reason := policy.permit_refusal(event, shown)) is not None:
+            return Denied(reason, by_role=False)
+        if shown is not snapshot:
+            if isinstance(policy, Decided):
+                reason = policy.hidden_refusal
+            else:
+                reason = policy.permit_refusal(event, snapshot)
+            if reason is not None:
+                return Denied(reason, by_role=False, is_open=False)
     refusal = request.refusal
     if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
-        return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
+        reason = "payload" if refusal.code == "event.payload" else refusal.code
+        return Step(snapshot, (), "rejected", reason, faults=(refusal,))
     return kernel.step(snapshot, event)
+
+
+def shown_to(chart: Chart, snapshot: Snapshot, reader: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot that a reader sees instead. Raises NotFoundError if they see no such entity."""
+    shown = lens_for(chart, reader).shown(snapshot)
+    if shown is None:
+        raise unknown_entity(snapshot.entity)
+    return shown
 
 
 def is_denied_by_role(decision: Refusal) -> bool:
@@ -77,7 +127,8 @@ def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step
         if decision.by_role:
             return build_denial(entity, event, decision)
         text = explain_refusal(chart, snapshot, event, outcome="denied", reason=decision.reason)
-        return Receipt(entity, "denied", snapshot.version, decision.reason, explanation=text)
+        hidden = None if decision.is_open else snapshot  # a denial with a snapshot depends on the state
+        return Receipt(entity, "denied", snapshot.version, decision.reason, hidden, explanation=text)
     after, explanation = decision.snapshot, None
     if decision.outcome in ("rejected", "denied"):
         explanation = explain_refusal(

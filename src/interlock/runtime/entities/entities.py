@@ -20,11 +20,15 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from interlock.errors import NotFoundError, PrunedError, UnavailableError
+from interlock.kernel.step import Kernel
+from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Step
+from interlock.model.step import Fault, Step
+from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import (
@@ -41,11 +45,12 @@ from interlock.ports.store import (
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
-from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.personal import PersonalVault, missing_keyring, undeclared_error
 from interlock.runtime.removed import missing_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Rollouts
@@ -58,14 +63,19 @@ _log = logging.getLogger("interlock.runtime")
 class ProcessState:
     """What a runtime knows of its store on every connection."""
 
-    def __init__(self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool) -> None:
+    def __init__(
+        self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool, authorizer: Authorizer | None = None
+    ) -> None:
         self.charts = charts
         self.clock = clock
         self.keeps_work = keeps_work
+        self.authorizer = authorizer
         self.listed = ListedStates()
         self.epoch: int | None = None
+        self.waiting = WaitingCallers(clock.now_ms)
         self.is_closed = False
         self.stopped: UnavailableError | None = None
+        self.vault: PersonalVault | None = None
 
 
 class SnapshotCache(OrderedDict[str, tuple[Snapshot, int]]):
@@ -120,15 +130,18 @@ class Entities:
         *,
         messages: bool,
         upgrade: UpgradePolicy,
+        authorizer: Authorizer | None = None,
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
         rollouts = Rollouts(store.facts, clock)
+        # The entities of an engine finish on the revision that they carry.
+        rules = UpgradeRules(charts if store.engine is None else ChartRegistry(()), upgrade)
         return cls(
             store,
-            ProcessState(charts, clock, keeps_work=store.work is not None),
+            ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
             revisions,
-            Upgrades(charts, revisions, UpgradeRules(charts, upgrade), rollouts),
+            Upgrades(charts, revisions, rules, rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
             audit,
@@ -214,14 +227,14 @@ class Entities:
 
     # Writing
 
-    def turn(self, entity: str, priority: Priority) -> EntityTurn:
+    def turn(self, entity: str, priority: Priority, principal: object = None) -> EntityTurn:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         process = self.process
         if process.is_closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         if process.stopped is not None:
             raise process.stopped
-        return EntityTurn(self.mailboxes, entity, priority)
+        return EntityTurn(self.mailboxes, process.waiting, entity, priority, principal)
 
     async def append(self, append: Append, step: Step) -> AppendResult:
         """Write a step. When it is durable, cache its snapshot, wake the entity's watchers and notify the worker.
@@ -246,6 +259,33 @@ class Entities:
             self.process.epoch = await read_epoch(self.store)
         return self.process.epoch
 
+    # Personal data
+
+    async def prepare_keys(self, entity: str) -> None:
+        """Read the data key of an entity, and have one for a new entity, before a transaction of the caller."""
+        vault = self.process.vault
+        if vault is None:
+            return
+        await vault.fill_pool()
+        found = await self.store.load(entity)
+        snapshot = found.snapshot if isinstance(found, Loaded) else None
+        if snapshot is not None and isinstance(kid := snapshot.context.get(KEY_FIELD), str):
+            await vault.cipher(kid)
+
+    async def sealed(self, kernel: Kernel, snapshot: Snapshot, event: Event) -> Event | Fault:
+        """Return an event with its personal values sealed, or why it is refused."""
+        vault = self.process.vault
+        if vault is None:
+            if kernel.personal is None:
+                raise undeclared_error()
+            raise missing_keyring(kernel.chart.kind)
+        return await vault.seal_event(kernel, snapshot, event)
+
+    def checked(self, kernel: Kernel, snapshot: Snapshot, step: Step) -> Step:
+        """Return a step that stores no plain personal value, or a refusal in place of it."""
+        vault = self.process.vault
+        return step if vault is None else vault.check_step(kernel, snapshot, step)
+
     # Reading
 
     async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
@@ -269,7 +309,9 @@ class Entities:
         cached = self.snapshots.get(entity)
         try:
             snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
-            await self.revisions.for_preview(snapshot)
+            kernel = await self.revisions.for_preview(snapshot)
+            if kernel.personal is not None and self.process.vault is None:
+                return False
         except NotFoundError:
             return True
         except UnavailableError as error:

@@ -9,12 +9,14 @@ Which entities move before their next step is decided by `runtime.upgrades`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace as dataclass_replace
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from interlock.errors import RejectedError
 from interlock.evolve.move import move_event, move_key
+from interlock.model.codec import to_builtins
 from interlock.model.limits import CONFLICT_RETRIES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Appended, EntityQuery
@@ -25,7 +27,8 @@ from interlock.runtime.entities.move_request import MoveRequest, MoveResult
 from interlock.runtime.upgrades import UpgradePreview
 
 if TYPE_CHECKING:
-    from interlock.evolve.carry import Carrier
+    from interlock.evolve.carry import Carrier, CarryResult
+    from interlock.runtime.entities.move_request import EntityCarrier
 
 
 class EntityMover:
@@ -114,6 +117,19 @@ class EntityMover:
         )
         if carried.step is None or carried.patch is None:
             return MoveResult("stays", snapshot, carried.reasons)
+        if snapshot.sight is not None or carrier.kernel.covers is not None:
+            cover = None if snapshot.sight is None else snapshot.sight.cover
+            with_cover = None
+            if cover is not None:
+                if request.why in ("undo", "refold"):  # these need the entries behind the cover
+                    return MoveResult("stays", snapshot, ("it is in a hidden state",))
+                with_cover = carrier.carry(cover, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
+                if with_cover.step is None:
+                    return MoveResult("stays", snapshot, with_cover.reasons)
+            moved_cover = None if with_cover is None or with_cover.step is None else with_cover.step.snapshot
+            carried = _with_sight(carrier, snapshot, carried, moved_cover, time_ms)
+        assert carried.step is not None
+        assert carried.patch is not None
         event = move_event(
             carried.patch,
             why=request.why,
@@ -135,3 +151,15 @@ class EntityMover:
         if not isinstance(await entities.append(append, step), Appended):
             return LOST
         return MoveResult("moved", step.snapshot, (), carried.dropped, carried.overdue)
+
+
+def _with_sight(
+    carrier: EntityCarrier, before: Snapshot, carried: CarryResult, cover: Snapshot | None, time_ms: int
+) -> CarryResult:
+    """Return a move with what readers see of it; `cover` is the moved cover. The patch has it, for replay."""
+    assert carried.step is not None
+    assert carried.patch is not None
+    covers, after = carrier.kernel.covers, carried.step.snapshot
+    after = replace(after, sight=None) if covers is None else covers.after_move(before, after, cover, time_ms)
+    patch = {**carried.patch, "sight": to_builtins(after.sight)}
+    return dataclass_replace(carried, step=replace(carried.step, snapshot=after), patch=patch)

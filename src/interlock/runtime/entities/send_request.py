@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
 
 from interlock.model.event import Event
@@ -19,7 +22,9 @@ class SendRequest(Struct, frozen=True, gc=False):
     is known; one of an unknown event does not count where the revision of the entity knows the event. `finishes` is the
     work of the entity that ends with the entry; with `fence`, only if that is still its newest attempt. `sent_ms` is
     when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
-    wrote about the event. `former_key` is the key under which an earlier release may have recorded the same request.
+    wrote about the event. `reader`: the sender gets what this reader may see, and `expected` is a version that they
+    see. `former_key` is the key under which an earlier release may have recorded the same request.
+    `has_tokens`: another entity sent it, with personal values of that entity.
     """
 
     event: Event
@@ -33,3 +38,5 @@ class SendRequest(Struct, frozen=True, gc=False):
     priority: Priority = Priority.CALLER
     sent_ms: int | None = None
     former_key: str | None = None
+    reader: Mapping[str, Any] | None = None
+    has_tokens: bool = False

@@ -27,31 +27,34 @@ from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
 from interlock.model.event import Event
-from interlock.model.journal.entry import CREATE, Receipt
+from interlock.model.journal.entry import CREATE, ERASE, Receipt
 from interlock.model.journal.work import WorkId
 from interlock.model.keys import dedupe_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLICY_AGE_MS_MAX
+from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.refusal_text import EXISTS
-from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Parent, Snapshot
-from interlock.model.step import Step
+from interlock.model.step import Fault, Step
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, Pruned, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
-    Denied,
+    Decided,
+    EventPolicy,
     Refusal,
     TooLarge,
     WrongVersion,
-    build_denial,
     build_receipt,
     decide,
     is_denied_by_role,
+    shown_to,
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
+from interlock.runtime.personal import missing_keyring, undeclared_error
 from interlock.runtime.removed import missing_entity
 from interlock.runtime.rollouts import order_of
 from interlock.trust.audit import REFUSED, Attempt
@@ -67,13 +70,18 @@ class _Stamped(Struct, frozen=True, gc=False):
 
 
 class EntitySender:
-    """Creates and steps the entities of one connection."""
+    """Creates and steps the entities of one connection.
 
-    def __init__(self, entities: Entities, mover: EntityMover) -> None:
+    With `authorizes=False` every sender is allowed: the driver has asked the policy before, and repeats steps later.
+    """
+
+    def __init__(self, entities: Entities, mover: EntityMover, *, authorizes: bool = True) -> None:
+        self._authorizes = authorizes
         self._entities = entities
         self._mover = mover
         self._revisions = entities.revisions
         self._upgrades = entities.upgrades
+        self._permissions = Permissions(entities)
 
     async def create(
         self,
@@ -86,8 +94,9 @@ class EntitySender:
         trace: str | None = None,
         reason: str | None = None,
         parent: Parent | None = None,
+        owner: Any = None,
     ) -> Receipt:
-        """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
+        """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke. `owner` is the parent's data key.
 
         Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
         and the outcome is `duplicate`.
@@ -100,17 +109,26 @@ class EntitySender:
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
-        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+        elif principal is not None:
+            asked = Event(CREATE, data, key=key, principal=principal, time_ms=entities.time.now_ms(), type="platform")
+            unseen = await self._permissions.refuse_creation(entity, asked)
+            if unseen is not None:
+                return unseen
+        async with entities.turn(entity, Priority.CALLER if parent is None else Priority.ENTITY, principal):
             kernel = await self._chart_for(entity, kernel)
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
             try:
+                if kernel.personal is not None or parent is not None:
+                    context = data["context"] = await self._sealed_context(kernel, context, owner)
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
             except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                if kernel.personal is not None and owner is None:
+                    self._give_back(context)
                 raise
             result = await entities.append(append, step)
             if isinstance(result, Appended):
@@ -123,6 +141,23 @@ class EntitySender:
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
+
+    async def _sealed_context(self, kernel: Kernel, context: dict[str, Any], owner: Any) -> dict[str, Any]:
+        """Return the first context of an entity with its personal values sealed."""
+        vault = self._entities.process.vault
+        if kernel.personal is None:
+            if contains_token(context):
+                raise undeclared_error()
+            return context
+        if vault is None:
+            raise missing_keyring(kernel.chart.kind)
+        return await vault.seal_context(kernel, context, owner)
+
+    def _give_back(self, context: dict[str, Any]) -> None:
+        """Use the data key of an entity that was not created for the next one."""
+        kid, vault = context.get(KEY_FIELD), self._entities.process.vault
+        if vault is not None and isinstance(kid, str):
+            vault.give_back(kid)
 
     async def _chart_for(self, entity: str, kernel: Kernel) -> Kernel:
         """Return the chart on which a new entity starts, registered: that of a rollout, if its kind has one.
@@ -147,15 +182,16 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
-        turn = entities.turn(entity, request.priority)
-        if request.finishes is None:
+        turn = entities.turn(entity, request.priority, request.event.principal)
+        if request.finishes is None and self._authorizes:
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (
-                known is None
+                entities.process.authorizer is not None
+                or known is None
                 or known.is_restricted
                 or not 0 <= entities.time.now_ms() - known.checked_ms < POLICY_AGE_MS_MAX
             ):
-                unseen = await self._refuse_unseen(entity, request)
+                unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
                     return unseen
         async with turn:
@@ -177,6 +213,8 @@ class EntitySender:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
         request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        if event.origin is not None and contains_token(event.data):
+            request = replace(request, has_tokens=True)
         try:
             receipt = await self.send(entity, request)
         except InterlockError as error:
@@ -190,41 +228,35 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         entities = self._entities
-        unseen = await self._refuse_unseen(entity, request)
+        unseen = await self._permissions.refuse_unseen(entity, request) if self._authorizes else None
         if unseen is not None:
             return unseen
         snapshot, last_ms = await entities.load_snapshot(entity)
         if self._upgrades.covers(snapshot.kind):
             snapshot, _ = await self._mover.preview_upgrade(snapshot, last_ms)
         kernel = await self._revisions.for_preview(snapshot)
+        truth = snapshot
+        if request.reader is not None:  # the answer is made from what the reader sees
+            snapshot = shown_to(kernel.chart, snapshot, request.reader)
+            request = replace(request, reader=None)
+        if kernel.personal is not None:
+            request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
-        decision = decide(kernel, snapshot, event, request, self._policy(kernel, request))
-        if not is_denied_by_role(decision):
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, event, request)
+        decision = decide(kernel, snapshot, event, request, policy)
+        if not is_denied_by_role(decision) and snapshot is truth:
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
                 return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
             if stamped.former_key is not None:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
-        assert not isinstance(decision, WrongVersion)  # a dry run expects no version
+        if isinstance(decision, WrongVersion):
+            raise _wrong_version(entity, decision)
         return build_receipt(kernel.chart, snapshot, event, decision)
-
-    async def _refuse_unseen(self, entity: str, request: SendRequest) -> Receipt | None:
-        """Return the refusal of a sender without the role, by the kind and the event alone; None if there is none.
-
-        It is the same whether the entity exists or not.
-        """
-        policy = await self._revisions.newest_policy(entity.partition("/")[0])
-        event = request.event
-        if policy is None or policy.role_refusal(event) is None:
-            return None
-        if not policy.declares(event.name):
-            if request.refusal is not None and request.refusal.code == UNKNOWN_EVENT:
-                return Receipt(entity, "rejected", 0, UNKNOWN_EVENT, explanation=request.refusal.message)
-            if await self._entities.store.load(entity) is not None:
-                return None  # only its own revision says who may send this event
-        return build_denial(entity, event, Denied("roles", by_role=True, roles=policy.roles(event.name)))
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | Lost:
         entities = self._entities
@@ -238,8 +270,15 @@ class EntitySender:
                 snapshot, last_ms = entities.snapshots[entity]
                 request = replace(request, expected=None)  # it was the version before the move
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
+        if kernel.personal is not None or request.has_tokens:
+            request = await self._seal(kernel, snapshot, request)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        decision = decide(kernel, snapshot, stamped.event, request, self._policy(kernel, request))
+        policy: EventPolicy | None = self._policy(kernel, request)
+        if entities.process.authorizer is not None:
+            policy = await self._decided(kernel, snapshot, stamped.event, request)
+        decision = decide(kernel, snapshot, stamped.event, request, policy)
+        if kernel.personal is not None and isinstance(decision, Step) and stamped.event.name != ERASE:
+            decision = entities.checked(kernel, snapshot, decision)
         if stamped.former_key is not None and not is_denied_by_role(decision):
             before = await find_former(entities.store, entity, stamped.former_key, stamped.event)
             if before is not None:
@@ -247,6 +286,13 @@ class EntitySender:
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
         return await self._refuse(kernel, snapshot, stamped, decision)
+
+    async def _seal(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest) -> SendRequest:
+        """Return a request with the personal values of its event sealed, or refused."""
+        sealed = await self._entities.sealed(kernel, snapshot, request.event)
+        if isinstance(sealed, Fault):
+            return replace(request, refusal=request.refusal or sealed)
+        return replace(request, event=sealed)
 
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
@@ -257,11 +303,14 @@ class EntitySender:
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None or request.expected not in (None, snapshot.version):
+        if request.refusal is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
+        seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
+        if request.expected not in (None, seen.version):
+            return None
         stamped = self._stamp(kernel, snapshot, request, last_ms)
-        policy = self._policy(kernel, request)
+        policy = self._policy(kernel, request) if self._entities.process.authorizer is None else None
         if policy is not None and policy.role_refusal(stamped.event) is not None:
             return None
         found = await self._entities.store.load(snapshot.entity, key=stamped.key)
@@ -298,11 +347,21 @@ class EntitySender:
         return _Stamped(event, request.key, request.former_key)
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
-        """Return the policy that applies; None for results of its work, and when every sender is allowed."""
-        if request.finishes is not None:
+        """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
+        if request.finishes is not None or not self._authorizes:
             return None
         policy = self._revisions.known_policy(kernel)
         return None if policy.is_open else policy
+
+    async def _decided(self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest) -> Decided | None:
+        """Return what the authorizer of the program decides; None for results of its work."""
+        if request.finishes is not None:
+            return None
+        policy, refusal_of = self._revisions.known_policy(kernel), self._permissions.refusal_of
+        if request.reader is None:
+            return Decided(await refusal_of(policy, event, snapshot))
+        shown = shown_to(kernel.chart, snapshot, request.reader)
+        return Decided(await refusal_of(policy, event, shown), await refusal_of(policy, event, snapshot))
 
     async def _commit(
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
@@ -347,7 +406,11 @@ class EntitySender:
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):
-            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+            raise _wrong_version(entity, decision)
         if isinstance(decision, TooLarge):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
+
+
+def _wrong_version(entity: str, found: WrongVersion) -> ConflictError:
+    return ConflictError(f"`{entity}` is at version {found.version}", code="conflict.expected")

@@ -31,7 +31,7 @@ from interlock.definition.json.format import read_json
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from interlock.evolve.identity import named
 from interlock.kernel.step import Kernel
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.codec import UNDECODABLE, digested_json, encode
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
@@ -40,7 +40,7 @@ from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Pruned, Store
 from interlock.runtime.history.children import started_children
-from interlock.runtime.history.replay import repeat_step
+from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import check_entity
@@ -83,8 +83,8 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 def snapshot_digest(snapshot: Snapshot) -> str:
-    """Return 32 hex digits over a snapshot."""
-    return blake2b(encode(snapshot), digest_size=16).hexdigest()
+    """Return 32 hex digits over a snapshot, without what is derived from it."""
+    return blake2b(digested_json(snapshot), digest_size=16).hexdigest()
 
 
 # Export
@@ -341,7 +341,7 @@ class BundleImport:
             message = f"version {entry.version} of `{current.entity}` does not replay: {problem}"
             hint = "a function of the chart may differ from the one that ran: pass the right one with --chart"
             raise CorruptionError(message, code="bundle.divergence", hint=hint)
-        current.snapshot = step.snapshot
+        current.snapshot = as_recorded(step.snapshot, entry)
         current.invokes |= {each.key: each for each in entry.effects if each.type == "invoke"}
         waiting = {each.key for each in step.snapshot.invokes}
         current.invokes = {key: each for key, each in current.invokes.items() if key in waiting}

@@ -26,11 +26,11 @@ from msgspec.structs import replace
 from interlock.errors import CompactedError, CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.codec import digested_json, snapshot_digest
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import JournalRecord
-from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.snapshot import Parent, Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
 from interlock.runtime.removed import beginning
@@ -90,10 +90,15 @@ async def replay(
 
 
 def as_recorded(snapshot: Snapshot, entry: Entry) -> Snapshot:
-    """Return a replayed snapshot under the name of the revision that the entry records.
+    """Return a replayed snapshot under the name of the revision that the entry records, with the sight that it records.
 
-    A compatible chart, or one that is known by two names, writes its own name.
+    A compatible chart, or one that is known by two names, writes its own name. An entry of an earlier release does not
+    record that it is unseen; then others see nothing up to it, and there is no cover.
     """
+    sight = snapshot.sight
+    if sight is not None and (sight.unseen, sight.shown) != (entry.unseen, entry.shown):
+        sight = Sight(entry.unseen, sight.time_ms, entry.shown, None, entry.version + 1, sight.entered_ms)
+        snapshot = replace(snapshot, sight=sight)
     return snapshot if snapshot.revision == entry.revision else replace(snapshot, revision=entry.revision)
 
 
@@ -101,7 +106,7 @@ def digest_problem(entry: Entry, snapshot: Snapshot) -> str | None:
     """Return how a snapshot differs from the one that the entry led to; None if it does not, or it is not known."""
     if entry.digest is None:
         return None
-    found = snapshot_digest(encode(snapshot))
+    found = snapshot_digest(digested_json(snapshot))
     if found == entry.digest:
         return None
     return f"the snapshot at version {entry.version} has the hash {found}, but the journal records {entry.digest}"

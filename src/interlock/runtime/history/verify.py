@@ -33,7 +33,7 @@ from interlock.model.codec import encode
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
-from interlock.model.snapshot import Snapshot
+from interlock.model.snapshot import Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.retention import JournalBase
@@ -189,6 +189,9 @@ class EntityVerifier:
         self._head: str | None = None
         self._since = 0
         self._problem: VerificationProblem | None = None
+        # Entries of an earlier release do not record what others see; replay starts to count with the first entry.
+        sight = None if loaded.snapshot is None else loaded.snapshot.sight
+        self._has_sight = sight is not None and sight.since == 1
         self.entries = 0
 
     @property
@@ -254,6 +257,8 @@ class EntityVerifier:
             return
         after = as_recorded(step.snapshot, entry)
         found, code = difference(entry, self._snapshot, step), "journal.divergence"
+        if found is None and self._has_sight:
+            found = _sight_difference(entry, step.snapshot)
         if found is None and (found := digest_problem(entry, after)) is not None:
             code = DIGEST
         fields = self._different_fields(after)
@@ -280,10 +285,19 @@ class EntityVerifier:
         stored = self._loaded.snapshot
         if stored is None or stored.version != snapshot.version:
             return ""
-        names = (each for each in stored.__struct_fields__ if each != "revision")
+        skipped = {"revision"} if self._has_sight else {"revision", "sight"}
+        names = (each for each in stored.__struct_fields__ if each not in skipped)
         return ", ".join(
             f"`{name}`" for name in names if encode(getattr(stored, name)) != encode(getattr(snapshot, name))
         )
+
+
+def _sight_difference(entry: Entry, after: Snapshot) -> str | None:
+    """Return how what others see of an entry differs from what the chart gives."""
+    sight = after.sight or Sight()
+    if (entry.unseen, entry.shown) == (sight.unseen, sight.shown):
+        return None
+    return f"it is shown as `{entry.shown}`, {entry.unseen} unseen, but the chart gives `{sight.shown}`, {sight.unseen}"
 
 
 def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:

@@ -66,6 +66,8 @@ class JoinCalls:
 
     def is_prepared(self, entity: object) -> bool:
         """Whether `prepare` has nothing to do."""
+        if self._entities.process.vault is not None:
+            return False  # the data key of the entity may have to be read
         return self._entities.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
     async def prepare(self, entity: object) -> None:
@@ -75,6 +77,7 @@ class JoinCalls:
         """
         if not self.is_prepared(entity):
             await self._entities.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+            await self._entities.prepare_keys(str(entity))
 
     async def send(self, adapter: Adapter, entity: str, call: Call, *, wait: bool) -> Receipt:
         """Make a call on the transaction of a connection."""

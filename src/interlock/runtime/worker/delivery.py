@@ -12,22 +12,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.effects.timers import shift_for_downtime
 from interlock.errors import CompactedError, NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
-from interlock.model.journal.entry import Receipt
+from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
+from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.snapshot import Parent, Snapshot, Timer
+from interlock.ports.clock import Clock
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
 from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.mover import EntityMover
+from interlock.runtime.entities.sender import EntitySender
+from interlock.runtime.personal import missing_keyring
 from interlock.runtime.removed import beginning
-from interlock.runtime.runtime import Runtime
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
 _log = logging.getLogger("interlock.runtime")
@@ -36,10 +42,40 @@ _COMPENSATED = "compensated"
 """The reason of an entry that compensates a step whose result came after the saga was left."""
 
 
+class DeliveryHost(Protocol):
+    """What a delivery needs of the driver that it delivers for: a `Runtime`, or an entity in an engine."""
+
+    @property
+    def entities(self) -> Entities:
+        """The entities of its connection."""
+
+    @property
+    def revisions(self) -> Revisions:
+        """Which chart runs an entity."""
+
+    @property
+    def clock(self) -> Clock:
+        """Its clock."""
+
+    @property
+    def mover(self) -> EntityMover:
+        """Moves entities to another revision."""
+
+    @property
+    def sender(self) -> EntitySender:
+        """Sends events to entities."""
+
+    async def state(self, entity: str) -> Snapshot:
+        """Return the entity now."""
+
+    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+        """Return the entries after a version."""
+
+
 class EntityDelivery:
     """Delivers the results of work to entities."""
 
-    def __init__(self, runtime: Runtime, downtime: DowntimeMonitor | None = None) -> None:
+    def __init__(self, runtime: DeliveryHost, downtime: DowntimeMonitor | None = None) -> None:
         self._runtime = runtime
         self._sender = runtime.sender
         self._mover = runtime.mover
@@ -56,6 +92,17 @@ class EntityDelivery:
     ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself."""
         return self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+
+    # Personal data
+
+    async def opened(self, value: Any) -> Any:
+        """Return the input of a handler with its personal values opened."""
+        vault = self._entities.process.vault
+        if vault is not None:
+            return await vault.open(value, fails=True)
+        if contains_token(value):
+            raise missing_keyring()
+        return value
 
     # Timers
 
@@ -155,13 +202,14 @@ class EntityDelivery:
 
     async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
         """Return the child of an invoke, created if it does not exist."""
-        above = await self._runtime.state(parent)
+        above, _ = await self._entities.load_snapshot(parent)
         await self._check_depth(above)
         kernel = await self._child_kernel(above, payload)
         key = work_id.key(parent, epoch=payload.get(EPOCH, 0))
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
-        await self._sender.create(entity, kernel, child_context(kernel, payload.get("input")), parent=invoke)
+        context, owner = child_context(kernel, payload.get("input")), above.context.get(KEY_FIELD)
+        await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
         child = await self._child(entity, invoke)
         if child is None:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")
@@ -194,7 +242,7 @@ class EntityDelivery:
             (created,) = await self._runtime.journal(entity, limit=1)
             created_ms = created.event.time_ms
         except CompactedError as error:
-            created_ms = (await beginning(self._runtime.store, error, entity)).created_ms
+            created_ms = (await beginning(self._runtime.entities.store, error, entity)).created_ms
         snapshot = await self._runtime.state(entity)
         return Child(entity, created_ms, snapshot.ended is not None) if snapshot.parent == invoke else None
 

@@ -23,12 +23,13 @@ from interlock.effects.signatures import check_handler
 from interlock.effects.timers import Timers
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.model.journal.message import SOURCE
-from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkDelta
+from interlock.model.journal.work import CHILD_WORK, ERASE_WORK, Lane, Work, WorkDelta
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
 from interlock.ports.wakeups import Listening
 from interlock.runtime.clock_repair import ClockRepair
+from interlock.runtime.erasure import ErasureWork
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.downtime import DowntimeMonitor
@@ -103,8 +104,11 @@ class Worker:
             "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate),
             "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate),
         }
+        if runtime.vault is not None:
+            erasures = ErasureWork(runtime.vault)
+            specs["erasures"] = _LoopSpec("effect", erasures.perform, gate, names=(ERASE_WORK,))
         if bus is not None:  # without a bus, messages wait for a process that has one
-            publisher = BusPublisher(bus, clock, source=source, gate=gate)
+            publisher = BusPublisher(bus, clock, source=source, gate=gate, opened=delivery.opened)
             specs["messages"] = _LoopSpec("message", publisher.perform, publisher, running_max=PUBLISHED_MAX)
         self._owner = owner = clock.token()
         self._lanes = {name: spec.lane for name, spec in specs.items()}
@@ -207,4 +211,6 @@ class Worker:
             return _LOOPS[work.id.lane]
         if work.name == CHILD_WORK:
             return "children"
+        if work.name == ERASE_WORK:
+            return "erasures"
         return "handlers" if self._handlers.has(work.name) else None

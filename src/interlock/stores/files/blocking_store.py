@@ -194,7 +194,7 @@ class BlockingFileStore:
 
     def facts(self) -> FileFacts:
         """The facts of this root."""
-        return FileFacts(self.io, self.root)
+        return FileFacts(self.io, self.root, self.audit)
 
     def feed(self) -> FileFeed:
         """The feed of this root."""

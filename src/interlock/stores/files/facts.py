@@ -10,7 +10,9 @@ import contextlib
 import msgspec
 
 from interlock.errors import CorruptionError
+from interlock.model.audit import AuditRow
 from interlock.model.codec import UNDECODABLE, encode
+from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.durable_io import DurableIO, replace_file, unavailable
 from interlock.stores.files.root import Root
 
@@ -23,7 +25,8 @@ _READ_BYTES = 1_048_576
 class FileFacts:
     """The facts of one root."""
 
-    def __init__(self, io: DurableIO, root: Root) -> None:
+    def __init__(self, io: DurableIO, root: Root, audit: FileAudit) -> None:
+        self._audit = audit
         self._fs = io.fs
         self._root = root
         self._lock_ms_max = io.settings.lock_ms_max
@@ -47,8 +50,8 @@ class FileFacts:
         except UNDECODABLE as error:
             raise CorruptionError(f"cannot decode {FACTS}: {error}", code="store.facts") from error
 
-    def save(self, name: str, value: str | None) -> None:
-        """Set or remove a fact."""
+    def save(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
+        """Set or remove a fact. The row about who does it is durable before (ADR 0043)."""
         self._root.check_writable()
         fs = self._fs
         try:
@@ -58,6 +61,8 @@ class FileFacts:
                 facts = {key: text for key, text in self.read().items() if key != name}
                 if value is not None:
                     facts[name] = value
+                if audit is not None:
+                    self._audit.append((audit,))
                 replace_file(fs, self._root.directory, FACTS, encode(dict(sorted(facts.items()))))
             finally:
                 with contextlib.suppress(OSError):

@@ -60,6 +60,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQue
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
+from interlock.stores.key_file import SUFFIX, KeyFile
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
 from interlock.stores.wakeup_pipes import WakeupPipes
@@ -89,7 +90,7 @@ class FileStore:
     journal_release = Itself[JournalRelease]()
     retention = Itself[Retention]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = field_indexes = joins = projections = None
+    clock_stamps = statistics = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 
@@ -115,6 +116,8 @@ class FileStore:
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
         is_real = fs is None or isinstance(fs, OperatingSystem)
         self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
+        place = Path(os.path.realpath(root))
+        self.data_keys = KeyFile(place.with_name(place.name + SUFFIX), tenant) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
@@ -246,7 +249,7 @@ class FileStore:
         """Rows of the audit after a number, in order."""
         return await self._in_thread(lambda: self._store.audit.rows_after(sequence, limit=limit))
 
-    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002
+    async def former_audit_after(self, former: int, *, limit: int = PAGE_MAX) -> tuple[AuditRecord, ...]:  # noqa: ARG002 - there are none
         """No rows: earlier releases had no chain here."""
         return ()
 
@@ -258,9 +261,9 @@ class FileStore:
         """Return all facts."""
         return await self._in_thread(self._facts.read)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
-        await self._in_thread(lambda: self._facts.save(name, value))
+        await self._in_thread(lambda: self._facts.save(name, value, audit=audit))
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """The entries after a cursor; those of one entity in the order of their versions."""
@@ -354,6 +357,8 @@ class FileStore:
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
+        if self.data_keys is not None:
+            self.data_keys.close()
         self._threads.close()
         self._dispatcher.close()
         self._leases.close()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from interlock.stores.postgres import roles
 from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import needing_driver
 from interlock.stores.registry import Schema
@@ -35,6 +36,17 @@ async def upgrade_script(url: str) -> str:
     address = parse_address(url)
     found = await describe(url)
     return script_from(found.current, address.schema, place=f"schema `{address.schema}` of {address.place}")
+
+
+def grant_script(url: str, role: str) -> str:
+    """Return the statements by which the owner of the tables admits the role of an application."""
+    return roles.grant_script(parse_address(url).schema, role)
+
+
+async def audit_privileges(url: str) -> tuple[str, ...]:
+    """Return the privileges by which the role of the address could change the audit. Raises as opening would."""
+    async with _connection(url) as connection:
+        return tuple(row[0] for row in await connection.fetch(roles.SELECT_PRIVILEGES))
 
 
 def tenant_of(url: str) -> str:

@@ -62,6 +62,7 @@ SELECT_XID_TIME = """
 
 class _Line(Struct):
     e: Entry
+    h: str
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -122,7 +123,7 @@ def _read_window(tenant: str, kinds: list[str] | None, limit: int, cursor: Windo
             break
         cursor = WindowCursor(cursor.new, (yield from _current_snapshot()), 0)
     entries = tuple(
-        FeedEntry(f"{kind}/{own}", _decode_line(record).e, cursor._replace(position=position).text())
+        FeedEntry(f"{kind}/{own}", (line := _decode_line(record)).e, cursor._replace(position=position).text(), line.h)
         for position, kind, own, record in rows
     )
     return FeedPage(entries, entries[-1].cursor if entries else cursor.text(), not rows)
@@ -143,7 +144,7 @@ def _read_older(
     """Return entries from before entries had positions; after the last of them the windows begin."""
     rows = yield Ask(SELECT_OLDER, (tenant, *after, kinds, limit))
     entries = tuple(
-        FeedEntry(f"{kind}/{own}", _decode_line(record).e, _older_text(at_us, kind, own, version))
+        FeedEntry(f"{kind}/{own}", (line := _decode_line(record)).e, _older_text(at_us, kind, own, version), line.h)
         for at_us, kind, own, version, record in rows
     )
     if len(rows) == limit:

@@ -45,6 +45,7 @@ from interlock.stores.postgres.connection import (
     run_questions,
     translate_error,
 )
+from interlock.stores.postgres.data_keys import PostgresKeys
 from interlock.stores.postgres.feed import cursor_at, read_feed
 from interlock.stores.postgres.joined import (
     ENDS,
@@ -115,6 +116,11 @@ class PostgresStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
         self.joins = None if identity is None else PostgresJoins(database, identity)
+
+    @property
+    def data_keys(self) -> PostgresKeys:
+        """The keys of personal data, in a table."""
+        return PostgresKeys(self.database)
 
     @property
     def projections(self) -> PostgresProjections:

@@ -76,6 +76,7 @@ class SqlStore:
     facts = Itself[StoreFacts]()
     journal_archive = None
     joins: Joins | None = None
+    engine = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database
@@ -389,7 +390,7 @@ class SqlStore:
 
         return await self.database.read(read)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set or remove a fact."""
         check_text(name, "name")
         check_text(value or "", "fact")
@@ -399,8 +400,10 @@ class SqlStore:
                 yield Ask(self._sql.delete_fact, (self._tenant, name))
             else:
                 yield Ask(self._sql.save_fact, (self._tenant, name, value))
+            if audit is not None:
+                yield from audit_questions.append_audit(self._sql, self._tenant, (audit,))
 
-        await self.database.change(save)
+        await (self.database.change(save) if audit is None else self.database.change_once(save))
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""

@@ -26,6 +26,7 @@ SELECT_TIME = "SELECT position, time_ms FROM journal WHERE position >= ? ORDER B
 
 class _Line(Struct):
     e: Entry
+    h: str
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -40,7 +41,7 @@ def read_feed(tenant: str, after: str | None, kinds: tuple[str, ...] | None, lim
         if position > newest:
             raise cursor_ahead(position, newest)
     entries = tuple(
-        FeedEntry(f"{kind}/{own}", _decode_line(record).e, numbered_cursor(SCHEME, number))
+        FeedEntry(f"{kind}/{own}", (line := _decode_line(record)).e, numbered_cursor(SCHEME, number), line.h)
         for number, owner, kind, own, version, record in rows
         if owner == tenant and version > 0 and (kinds is None or kind in kinds)
     )

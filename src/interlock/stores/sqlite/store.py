@@ -29,6 +29,7 @@ from interlock.ports.threads import in_thread, in_thread_or_here
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
+from interlock.stores.key_file import SUFFIX, KeyFile
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.join_errors import other_database_error
@@ -104,11 +105,18 @@ class SqliteStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, WakeupPipes(database.path, tenant, release))
         self.joins = SqliteJoins(database)
+        file = database.path.with_name(database.path.name + SUFFIX)
+        self.data_keys = KeyFile(file, tenant if prefix is None else f"{prefix}:{tenant}")
 
     @property
     def projections(self) -> SqliteProjections:
         """Positions of projections, in the transaction of what they write."""
         return SqliteProjections(self)
+
+    async def close(self) -> None:
+        """Finish what is queued, then close all connections."""
+        await super().close()
+        self.data_keys.close()
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor, in the order of their commits."""

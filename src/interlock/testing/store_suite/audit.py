@@ -87,6 +87,20 @@ async def a_head_is_the_hash_of_the_head_before_and_the_bytes(subject: StoreSubj
             expect(head, record.head)
 
 
+async def a_fact_is_saved_with_the_row_about_it(subject: StoreSubject) -> None:
+    """An act of an operator and the row that says who did it are one write."""
+    row = AuditRow("order", "_rollout.changed", "applied", "2.0 at 5 %", 7, actor="ada", actor_kind="user", note="why")
+    async with subject.opened() as store:
+        if store.facts is None:
+            raise AssertionError(f"a {type(store).__name__} keeps no facts")
+        await store.facts.save_fact("rollout/order", "x", audit=row)
+        await store.facts.save_fact("rollout/order", None, audit=row)
+        await store.facts.save_fact("other", "y")
+        expect({"other": "y"}, dict(await store.facts.read_facts()))
+        expect([row, row], [each.decode() for each in await _log(store).audit_after(0)])
+        await _is_linked(_log(store), 2)
+
+
 async def rows_survive_reopening(subject: StoreSubject) -> None:
     """The chain continues after the last row."""
     async with subject.opened() as store:
@@ -149,6 +163,7 @@ CASES = (
     rows_name_the_states_of_their_entity,
     any_text_can_be_recorded,
     a_head_is_the_hash_of_the_head_before_and_the_bytes,
+    a_fact_is_saved_with_the_row_about_it,
 )
 DURABLE = (rows_survive_reopening,)
 SHARED = (two_handles_write_one_chain,)

@@ -18,6 +18,7 @@ from interlock.testing.store_suite import (
     appends,
     audit,
     concurrency,
+    data_keys,
     definitions,
     feed,
     fields,
@@ -32,6 +33,7 @@ __all__ = (
     "CASES",
     "StoreSubject",
     "audit_cases",
+    "data_key_cases",
     "definition_cases",
     "feed_cases",
     "field_cases",
@@ -66,6 +68,12 @@ def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store that keeps definitions (`ports.definitions.Definitions`)."""
     more = (*(definitions.DURABLE if durable else ()), *(definitions.SHARED if shared else ()))
     return (*definitions.CASES, *more)
+
+
+def data_key_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that keeps data keys (`ports.data_keys.DataKeys`)."""
+    more = (*(data_keys.DURABLE if durable else ()), *(data_keys.SHARED if shared else ()))
+    return (*data_keys.CASES, *more)
 
 
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:

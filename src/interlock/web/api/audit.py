@@ -92,7 +92,7 @@ def _may_see(request: RequestContext, row: AuditRow) -> bool:
 
 
 def _view(request: RequestContext, record: AuditRecord, row: AuditRow) -> RefusalView:
-    sequence = record.sequence if request.user.sees_sensitive else None
+    sequence = record.sequence if request.user.sees_all_kinds else None
     event = "create" if row.event == CREATE else row.event
     return RefusalView(
         sequence, row.entity, event, row.outcome, row.reason, row.time_ms, row.actor, row.trace, row.count
@@ -105,7 +105,7 @@ async def verify_refusals(request: RequestContext) -> RefusalsProofView:
     if store.audit is None:
         raise UsageError("this store does not record refused events", code="refusals.none")
     proof = await verify_chain(store.audit)
-    if not request.user.sees_sensitive:
+    if not request.user.sees_all_kinds:
         return RefusalsProofView(proof.broken is None)
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)
 

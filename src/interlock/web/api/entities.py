@@ -20,7 +20,9 @@ from interlock.ports.field_indexes import check_searchable
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
+from interlock.trust.visibility import ACCEPTED, VisibleReceipt
 from interlock.web.api.views import RowsView, mask_for
+from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.http.errors import problem_body, problem_response
 
@@ -76,7 +78,9 @@ def _scope(kind: str, filters: ListQuery) -> str:
 async def list_entities(request: RequestContext) -> RowsView:
     """Return a page of the entities of a kind, those longest in their state first."""
     console, filters, kind = request.console, request.query, request.path("kind")
-    console.check_kind(request.user, kind)
+    is_covered = console.sees_covers(request.user, kind)
+    if filters.error is not None and not is_covered:
+        console.check_kind(request.user, kind)  # work is not listed by owner
     now_ms = console.clock.now_ms()
     cursor = console.cursors.decrypt(filters.after, _scope(kind, filters))
     query = entity_query(kind, filters, now_ms=now_ms, cursor=cursor)
@@ -84,9 +88,17 @@ async def list_entities(request: RequestContext) -> RowsView:
         if filters.error is not None:
             raise UsageError("`error` and `where` cannot be combined", code="where.malformed", hint="use one of them")
         query = msgspec.structs.replace(query, where=await _conditions(request, kind, filters.where))
-        page = await console.runtime.list(query)
+    if is_covered:  # work is unknown to such users, and so are errors
+        reader = reader_of(request.user)
+        page = EntityPage(()) if filters.error is not None else await console.runtime.list(query, reader=reader)
+    elif filters.error is not None:
+        page = await _find_by_error(request, query)
     else:
-        page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
+        narrowed = await console.runtime.permissions.narrow(query, request.user.principal)
+        if narrowed is None:
+            page = EntityPage(())
+        else:
+            page = await (console.store.find(query) if narrowed.where is None else console.runtime.list(narrowed))
     return RowsView(
         page.rows,
         now_ms,
@@ -178,7 +190,8 @@ class ReceiptView(Struct, frozen=True):
 async def create_entity(request: RequestContext) -> ReceiptView | Response:
     """Create an entity."""
     body, kind = request.body, request.path("kind")
-    request.console.check_writable(request.user, kind)
+    if request.console.may_write_covered(request.user, kind):
+        return await _create_covered(request, f"{kind}/{body.id}")
     receipt = await request.console.runtime.create(
         f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
     )
@@ -188,7 +201,8 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
 async def send_event(request: RequestContext) -> ReceiptView | Response:
     """Send an event to an entity, or do a dry run of it."""
     entity, body = request.path("entity"), request.body
-    request.console.check_writable(request.user, check_entity(entity))
+    if request.console.may_write_covered(request.user, check_entity(entity)):
+        return await _send_covered(request, entity)
     runtime = request.console.runtime
     if body.dry_run:
         principal = request.user.principal
@@ -206,14 +220,76 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
     return await _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
 
 
+class AcceptedView(Struct, frozen=True, omit_defaults=True):
+    """The answer to every event and creation where the user may not see hidden states, unless it is refused in every
+    state: it may be applied, deferred or without effect.
+    """
+
+    outcome: str
+    key: str | None = None
+
+
+async def _send_covered(request: RequestContext, entity: str) -> Response:
+    """Send an event for a user who may not see hidden states. The answer does not depend on them."""
+    body, user, runtime = request.body, request.user, request.console.runtime
+    reader = reader_of(user)
+    if body.dry_run:
+        receipt = await runtime.dry_run(
+            entity, body.event, body.payload, key=body.key, principal=user.principal, reader=reader
+        )
+    else:
+        receipt = await runtime.send(
+            entity,
+            body.event,
+            body.payload,
+            key=body.key,
+            expected=body.expected,
+            principal=user.principal,
+            reason=body.reason or None,
+            reader=reader,
+        )
+    return _covered_response(receipt, body.event)
+
+
+async def _create_covered(request: RequestContext, entity: str) -> Response:
+    """Create an entity for a user who may not see hidden states."""
+    body, user = request.body, request.user
+    try:
+        receipt = await request.console.runtime.create(
+            entity, body.context, key=body.key, principal=user.principal, reason=body.reason or None
+        )
+    except UsageError as error:
+        if error.code != "key.reused":
+            raise
+        exists = True  # the entry that has the key may be one that the user does not see
+    else:
+        exists = receipt.outcome == "rejected"
+        if receipt.outcome == "denied":
+            return _covered_response(VisibleReceipt(entity, "denied", body.key, reason=receipt.reason), "create")
+    if exists:
+        return _covered_response(VisibleReceipt(entity, "rejected", body.key, reason="entity.exists"), "create")
+    return _covered_response(VisibleReceipt(entity, ACCEPTED, body.key), "create")
+
+
+def _covered_response(receipt: VisibleReceipt, event: str) -> Response:
+    if receipt.outcome in ("rejected", "denied"):
+        status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
+        code, detail = f"{receipt.outcome}.{receipt.reason}", f"`{receipt.entity}` {receipt.outcome} `{event}`"
+        return problem_response(status, problem_body(status, title, detail, code=code))
+    body = msgspec.json.encode(AcceptedView(receipt.outcome, receipt.key))
+    return Response(body, 202 if receipt.outcome == ACCEPTED else 200, media_type="application/json")
+
+
 async def _receipt_response(
     request: RequestContext, receipt: Receipt, event: str, *, dry_run: bool = False
 ) -> ReceiptView | Response:
     """Return the receipt, or a problem that contains it if the event was refused.
 
-    A user without the right `read` gets no states, effects or guards.
+    A user without the right `read`, or who may not read the entity, gets no states, effects or guards.
     """
-    may_read = "read" in request.user.rights
+    may_read = "read" in request.user.rights and (
+        receipt.version == 0 or await request.console.may_read(request.user, receipt.entity)
+    )
     view = await _receipt_view(request, receipt, may_read=may_read, dry_run=dry_run)
     if receipt.outcome not in ("rejected", "denied"):
         return view

@@ -6,6 +6,7 @@ Rule 2: the id of a child can be guessed, so an entity counts as a child only if
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -16,7 +17,8 @@ from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
-from interlock.observe.acceptance import Acceptance, acceptances
+from interlock.model.visible import ChartMask
+from interlock.observe.acceptance import Acceptance, acceptances, masked_acceptance
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
@@ -24,12 +26,13 @@ from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
-from interlock.trust.disclosure import damage_text
-from interlock.trust.masking import ChartMask
+from interlock.trust.disclosure import damage_text, public_text
+from interlock.trust.visibility import VisibleEntry
 from interlock.web.api.views import (
     ChildView,
     EntityView,
     EntryView,
+    TimerView,
     TransitionView,
     WorkView,
     chart_file,
@@ -40,8 +43,10 @@ from interlock.web.api.views import (
     masked_work,
     timers_view,
     transition_views,
+    visible_entry_view,
     work_view,
 )
+from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 SINCE_ENTRIES_MAX = 64
@@ -101,8 +106,10 @@ async def get_entity(request: RequestContext) -> EntityView:
     """Return an entity now or at an earlier version, with the entry that led there."""
     console, entity = request.console, request.path("entity")
     kind = check_entity(entity)
-    console.check_kind(request.user, kind)
+    if console.sees_covers(request.user, kind):
+        return await _covered_entity(request, entity)
     runtime = console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
@@ -116,8 +123,10 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal, await revisions.policy(stepping))
-    p95 = await dwell_p95(runtime, kind) if is_latest else {}
+        policy = await revisions.policy(stepping)
+        now_ms = console.clock.now_ms()
+        accepted = acceptances(stepping, shown, request.user.principal, policy, time_ms=now_ms)
+    p95 = await dwell_p95(runtime, kind) if is_latest and request.may_see(kind) else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
         entity=entity,
@@ -152,6 +161,57 @@ async def get_entity(request: RequestContext) -> EntityView:
         replay_distance=console.history.distance(entity, shown.version - 1) if needs_replay else None,
         file=chart_file(runtime.charts.for_new_entity(kind).chart) if kind in runtime.charts.kinds() else None,
     )
+
+
+async def _covered_entity(request: RequestContext, entity: str) -> EntityView:
+    """Return an entity as a user sees it who may not see its hidden states. Nothing else of it is read."""
+    console, query, reader = request.console, request.query, reader_of(request.user)
+    runtime, kind = console.runtime, entity.partition("/")[0]
+    latest = await runtime.state(entity, reader=reader)
+    shown = latest
+    if query.version is not None or query.at is not None:
+        at = query.at if query.version is None else query.version
+        shown = await runtime.state(entity, at=at, reader=reader)
+    chart = (await runtime.revisions.for_reading(kind, shown.revision)).chart
+    entries: tuple[VisibleEntry, ...] = ()
+    with suppress(NotFoundError):  # archived, or older than what is shown
+        after = max(0, shown.version - SINCE_ENTRIES_MAX)
+        entries = await runtime.journal(entity, after=after, limit=shown.version - after, reader=reader)
+    changes = (each.time_ms for each in reversed(entries) if each.before != each.after)
+    by_id = {each.id: each.index for each in chart.states}
+    around = {index for name in shown.configuration for index in chart.path(by_id[name])}
+    accepted = await _covered_acceptances(request, entity) if shown.version == latest.version else ()
+    return EntityView(
+        entity=entity,
+        kind=kind,
+        id=entity.partition("/")[2],
+        version=shown.version,
+        latest=latest.version,
+        revision=shown.revision,
+        label=chart.label,
+        configuration=shown.configuration,
+        active=tuple(chart.states[index].id for index in sorted(around) if index > 0),
+        context=shown.context,
+        context_before=None,
+        since_ms=next(changes, None),
+        time_ms=entries[-1].time_ms if entries else 0,
+        now_ms=console.clock.now_ms(),
+        entry=visible_entry_view(entries[-1]) if entries else None,
+        timers=tuple(TimerView(each.name, each.event, each.due_ms, each.state) for each in shown.timers),
+        invokes=tuple({"id": each.id, "state": each.state} for each in shown.invokes),
+        accepted=accepted,
+        ended=shown.ended,
+        output=shown.output,
+        masked=shown.masked,
+    )
+
+
+async def _covered_acceptances(request: RequestContext, entity: str) -> tuple[Acceptance, ...]:
+    """Return what the cover accepts, without the names of hidden states."""
+    runtime, reader = request.console.runtime, reader_of(request.user)
+    kernel, shown, lens = await runtime.shown(entity, reader)
+    found = acceptances(kernel, shown, request.user.principal, await runtime.revisions.policy(kernel))
+    return tuple(masked_acceptance(each, lens.names) for each in found)
 
 
 def _parent(request: RequestContext, shown: Snapshot) -> str | None:
@@ -220,13 +280,16 @@ async def _work(request: RequestContext, entity: str, mask: ChartMask | None) ->
 async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     """Return for each event whether the entity accepts it now, and why not."""
     entity = request.path("entity")
-    request.console.check_kind(request.user, check_entity(entity))
+    if request.console.sees_covers(request.user, check_entity(entity)):
+        return await _covered_acceptances(request, entity)
     runtime = request.console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     request.console.check_chart(request.user, kernel.chart)
     policy = await runtime.revisions.policy(kernel)
-    found = acceptances(kernel, snapshot, request.user.principal, policy)
+    now_ms = request.console.clock.now_ms()
+    found = acceptances(kernel, snapshot, request.user.principal, policy, time_ms=now_ms)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 
@@ -269,8 +332,10 @@ async def get_journal(request: RequestContext) -> JournalView:
     """Return verified entries of an entity."""
     entity, query = request.path("entity"), request.query
     kind = check_entity(entity)
-    request.console.check_kind(request.user, kind)
+    if request.console.sees_covers(request.user, kind):
+        return await _covered_journal(request, entity)
     runtime = request.console.runtime
+    await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
     last = latest.version if query.before is None else min(latest.version, query.before - 1)
     after = max(0, last - query.limit) if query.after is None else query.after
@@ -302,6 +367,22 @@ async def get_journal(request: RequestContext) -> JournalView:
     mask = mask_for(chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
+
+
+async def _covered_journal(request: RequestContext, entity: str) -> JournalView:
+    """Return the entries that a user sees who may not see hidden states, by the versions that they see."""
+    query, runtime, reader = request.query, request.console.runtime, reader_of(request.user)
+    latest = (await runtime.state(entity, reader=reader)).version
+    last = latest if query.before is None else min(latest, query.before - 1)
+    after = max(0, last - query.limit) if query.after is None else query.after
+    limit = query.limit if query.after is not None else max(0, last - after)
+    try:
+        entries = await runtime.journal(entity, after=after, limit=limit, reader=reader) if limit else ()
+    except NotFoundError as error:
+        if error.code != "journal.archived":
+            raise
+        return JournalView((), latest, public_text(error)[0])
+    return JournalView(_limit_bytes(list(map(visible_entry_view, entries)), is_newest=query.after is None), latest)
 
 
 def _limit_bytes(views: list[EntryView], *, is_newest: bool) -> tuple[EntryView, ...]:

@@ -6,7 +6,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from interlock.model.codec import encode
-from interlock.web.auth import RIGHTS, SESSION_MS_MAX, Session, User
+from interlock.trust.users import RIGHTS, User
+from interlock.web.auth import SESSION_MS_MAX, Session
 from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.http.errors import HttpProblem
 
@@ -34,7 +35,7 @@ class Me(Struct, frozen=True):
 async def sign_in(request: RequestContext) -> Response:
     """Exchange an API key, or the token of the link, for a session cookie."""
     console = request.console
-    started = console.access.sign_in(request.body.secret)
+    started = await console.access.sign_in(request.body.secret)
     if started is None:
         hint = "the link works once; restart `interlock serve` for a new one"
         raise HttpProblem(401, "Sign-in failed", "unknown key", code="login.refused", hint=hint)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -24,13 +24,14 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
-from interlock.model.journal.entry import Entry
 from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PER_USER_MAX, STREAMS_SHARE
 from interlock.runtime.request_checks import check_entity
-from interlock.web.api.views import entry_view, mask_for
-from interlock.web.http.console import Console
+from interlock.web.api.views import entry_view, mask_for, visible_entry_view
+from interlock.web.http.console import Console, reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext, authenticate
 from interlock.web.http.errors import HttpProblem
+
+T = TypeVar("T")
 
 CHANGES_MS = 500
 """Time between two reads of the counters, and so between two events."""
@@ -57,12 +58,19 @@ async def entity_stream(request: RequestContext) -> StreamingResponse:
     """Stream the entries of an entity as they are written."""
     entity = request.path("entity")
     kind = check_entity(entity)
-    request.console.check_kind(request.user, kind)
-    snapshot = await request.console.runtime.state(entity)
+    is_covered = request.console.sees_covers(request.user, kind)
+    runtime = request.console.runtime
+    if is_covered:
+        version = (await runtime.state(entity, reader=reader_of(request.user))).version
+    else:
+        await runtime.permissions.check_reader(entity, reader_of(request.user))
+        version = (await runtime.state(entity)).version
     after = _last_version(request.http)
     after = request.query.after if after is None else after
-    after = snapshot.version if after is None else after
-    return _open_stream(request, _entries(request, entity, after, snapshot.version))
+    after = version if after is None else after
+    if is_covered:
+        return _open_stream(request, _covered_entries(request, entity, after, version))
+    return _open_stream(request, _entries(request, entity, after, version))
 
 
 def _last_version(http: Request) -> int | None:
@@ -79,25 +87,43 @@ async def _entries(request: RequestContext, entity: str, after: int, latest: int
         after = latest
     else:
         yield _event("hello", {"version": latest})
-    async with aclosing(_with_heartbeats(request, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
+    watching = runtime.watch(entity, after=after, poll_ms=POLL_MS)
+    async with aclosing(_with_heartbeats(request, watching)) as entries:
         async for entry in entries:
             if entry is None:
                 yield b": still here\n\n"
                 continue
+            await runtime.permissions.check_reader(entity, reader_of(request.user))
             chart = await runtime.revisions.chart(kind, entry.revision)
             request.console.check_chart(request.user, chart)
             mask = mask_for(chart, request.user)
             yield _event("entry", entry_view(entry, mask, request.may_see_entity), f"{entity}@{entry.version}")
 
 
-async def _with_heartbeats(
-    request: RequestContext, entries: AsyncGenerator[Entry, None]
-) -> AsyncGenerator[Entry | None, None]:
+async def _covered_entries(
+    request: RequestContext, entity: str, after: int, latest: int
+) -> AsyncGenerator[bytes, None]:
+    """Yield the entries that a user sees who may not see hidden states. An unseen entry leaves no trace."""
+    if latest - after > BEHIND_MAX or after > latest:
+        yield _event("gap", {"version": latest}, f"{entity}@{latest}")
+        after = latest
+    else:
+        yield _event("hello", {"version": latest})
+    watched = request.console.runtime.watch(entity, after=after, poll_ms=POLL_MS, reader=reader_of(request.user))
+    async with aclosing(_with_heartbeats(request, watched)) as entries:
+        async for entry in entries:
+            if entry is None:
+                yield b": still here\n\n"
+                continue
+            yield _event("entry", visible_entry_view(entry), f"{entity}@{entry.version}")
+
+
+async def _with_heartbeats(request: RequestContext, entries: AsyncGenerator[T, None]) -> AsyncGenerator[T | None, None]:
     """Yield the entries, and None for each `HEARTBEAT_MS` without one; end with the console or the session."""
     clock, closing = request.console.clock, asyncio.ensure_future(request.console.closing.wait())
-    following: asyncio.Future[Entry] | None = None
+    following: asyncio.Future[T] | None = None
     try:
-        while _is_allowed(request):
+        while await _is_allowed(request):
             following = following or asyncio.ensure_future(anext(entries))
             beat = asyncio.ensure_future(clock.sleep_ms(HEARTBEAT_MS))
             waits: set[asyncio.Future[Any]] = {following, beat, closing}
@@ -109,6 +135,8 @@ async def _with_heartbeats(
                 return
             if following.done():
                 finished, following = following, None
+                if not await _is_allowed(request):  # the key may have been removed while the stream waited
+                    return
                 try:
                     yield finished.result()
                 except StopAsyncIteration:
@@ -133,7 +161,7 @@ async def _changes(request: RequestContext) -> AsyncGenerator[bytes, None]:
     console, silent_ms = request.console, 0
     seen = await _marks(request)
     yield _event("hello", {"kinds": sorted(seen)})
-    while _is_allowed(request):
+    while await _is_allowed(request):
         nap = asyncio.ensure_future(console.clock.sleep_ms(CHANGES_MS))
         closing = asyncio.ensure_future(console.closing.wait())
         try:
@@ -160,10 +188,11 @@ async def _marks(request: RequestContext) -> dict[str, int]:
     return {kind: mark for kind, mark in marks.items() if request.may_see(kind)}
 
 
-def _is_allowed(request: RequestContext) -> bool:
-    """Whether the session or key that opened the stream is still valid."""
-    user, _ = authenticate(request.console, request.http, touch=False)
-    return user is not None and not request.console.closing.is_set()
+async def _is_allowed(request: RequestContext) -> bool:
+    """Whether the session or key that opened the stream is still valid, with the same roles and rights."""
+    await request.console.access.refresh()
+    user, _ = await authenticate(request.console, request.http, touch=False)
+    return user == request.user and not request.console.closing.is_set()
 
 
 def _open_stream(request: RequestContext, events: AsyncGenerator[bytes, None]) -> StreamingResponse:

@@ -2,7 +2,7 @@
 
 Rule 1: times are milliseconds since 1970; the pages format them.
 Rule 2: everything sensitive is masked here, and only here, for users without the right `read:sensitive`
-(`trust.masking`).
+(`model.visible`); where a chart covers hidden states, they get what `trust.visibility` makes of an entity.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
+from interlock.model.visible import MASK, ChartMask, is_sensitive
 from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
 from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
-from interlock.trust.masking import MASK, ChartMask, is_sensitive
-from interlock.web.auth import User
+from interlock.trust.users import User
+from interlock.trust.visibility import VisibleEntry
 
 
 class TransitionView(Struct, frozen=True):
@@ -234,6 +235,25 @@ def _reason_given(entry: Entry, principal: dict[str, Any]) -> str | None:
     """Return what the sender wrote about an event; earlier releases kept it with the principal."""
     reason = entry.reason_given or principal.get("reason")
     return None if reason is None else str(reason)
+
+
+def visible_entry_view(entry: VisibleEntry) -> EntryView:
+    """Return an entry that a reader sees through a lens."""
+    return EntryView(
+        entry.version,
+        entry.time_ms,
+        entry.event,
+        entry.outcome,
+        entry.before,
+        entry.after,
+        MASK if entry.key is None else entry.key,
+        entry.revision,
+        entry.reason,
+        entry.principal,
+        entry.reason_given,
+        None,
+        entry.data,
+    )
 
 
 _PLATFORM_FIELDS = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")

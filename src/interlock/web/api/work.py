@@ -98,7 +98,7 @@ async def list_work(request: RequestContext) -> WorkListView:
     if console.store.work is None:
         return WorkListView((), now_ms, supported=False)
     scope = msgspec.json.encode(
-        (query.lane, query.name, query.entity, query.dead, request.user.sees_sensitive)
+        (query.lane, query.name, query.entity, query.dead, request.user.sees_all_kinds)
     ).decode()
     page = await find_visible_work(
         request,
@@ -120,7 +120,8 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
     """Return a page of work of the kinds that the user may see, or of one kind. The store must support work."""
     console, store = request.console, request.console.store
     assert store.work is not None
-    if request.user.sees_sensitive:
+    hidden = [each for each in console.kinds() if not request.may_see(each)]
+    if request.user.sees_all_kinds and not hidden:
         return await store.work.list_work(query)
     kinds = [each for each in console.visible_kinds(request.user) if query.kind in (None, each)]
     start, _, cursor = (query.after or "").partition("\n")

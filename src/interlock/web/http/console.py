@@ -11,23 +11,27 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-from interlock.errors import DeniedError, UnavailableError
+from interlock.errors import DeniedError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
+from interlock.model.visible import ChartMask
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
+from interlock.ports.authorizer import Allow, AuthorizationRequest
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
-from interlock.trust.masking import ChartMask
-from interlock.web.auth import Authentication, User
+from interlock.trust.authorization import ChartPolicy
+from interlock.trust.users import User
+from interlock.web.auth import Authentication
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
+from interlock.web.http.request_rates import RequestRates
 
 DRAWINGS_MAX = 256
 """Drawings in the cache: some tens of kilobytes each."""
@@ -61,6 +65,8 @@ class Console:
         self.simulations = SimulationQueue()
         self.cursors = CursorCipher(runtime.clock.token().encode())
         self.closing = asyncio.Event()
+        self._rates = RequestRates(runtime.clock, access.rates)
+        self._given_rates = access.rates
         self._drawings: dict[tuple[str, ...], str] = {}
         self._visible: dict[str, bool] = {}
         self._stored: dict[str, dict[str, Kernel]] = {}
@@ -98,6 +104,15 @@ class Console:
         """Stop streams and jobs."""
         self.closing.set()
         await self.jobs.close()
+        await self.access.close()
+
+    @property
+    def rates(self) -> RequestRates:
+        """The limits of requests, by the rates of the key file as last read."""
+        if self.access.rates is not self._given_rates:
+            self._given_rates = self.access.rates
+            self._rates.use(self._given_rates)
+        return self._rates
 
     # Charts
 
@@ -113,6 +128,8 @@ class Console:
             return
         self._learned_ms = now_ms
         with suppress(UnavailableError):
+            for kind in self.runtime.charts.every_kind():
+                await self.runtime.revisions.newest_policy(kind)
             for each in await definitions.list_definitions():
                 known = self._stored.setdefault(each.kind, {})
                 if not any(kernel.chart.is_revision(each.revision) for kernel in known.values()):
@@ -120,6 +137,8 @@ class Console:
                         kernel = await self.runtime.revisions.for_reading(each.kind, each.revision)
                         known[kernel.chart.revision] = kernel
                         self._visible.clear()
+            for kind in self._stored:
+                await self.runtime.revisions.newest_policy(kind)
 
     def revisions(self, kind: str) -> dict[str, Kernel]:
         """The charts of a kind that this process has or that the store has, by revision; own charts are the last."""
@@ -154,11 +173,36 @@ class Console:
         return self.kernel(kind, revision).chart
 
     def may_see(self, user: User, kind: str) -> bool:
-        """Whether a user may see a kind.
+        """Whether a user may see all entities of a kind, so that counts, work and charts disclose nothing."""
+        return self._shows(user, kind) and self._reads_all(user, kind)
+
+    def _reads_all(self, user: User, kind: str) -> bool:
+        """Whether the `read` of a kind lets a user read every entity of it."""
+        authorizer, known = self.runtime.permissions.authorizer, self.runtime.revisions.policies.get(kind)
+        policy = None if known is None else known.newest
+        if policy is None and (loaded := self.revisions(kind)):
+            policy = ChartPolicy(list(loaded.values())[-1].chart)
+        asked = AuthorizationRequest(action="read", kind=kind, entity=None, principal=user.principal, rules=policy)
+        decision = asked.by_chart() if authorizer is None else authorizer.decide(asked)
+        return isinstance(decision, Allow) and not decision.where
+
+    async def may_read(self, user: User, entity: str) -> bool:
+        """Whether a user may read an entity."""
+        try:
+            await self.runtime.permissions.check_reader(entity, reader_of(user))
+        except (DeniedError, NotFoundError):
+            return False
+        return True
+
+    def _shows(self, user: User, kind: str) -> bool:
+        """Whether nothing of a kind is hidden from a user.
 
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
-        A kind without a known chart needs it, too, because its hidden states are unknown.
+        A kind without a known chart needs it, too, because its hidden states are unknown. A key may name the only kinds
+        that its user sees.
         """
+        if user.kinds is not None and kind not in user.kinds:
+            return False
         if user.sees_sensitive:
             return True
         visible = self._visible.get(kind)
@@ -169,6 +213,19 @@ class Console:
             if charts:  # unknown kinds are not cached: callers could fill the memory with them
                 self._visible[kind] = visible
         return visible
+
+    def sees_covers(self, user: User, kind: str) -> bool:
+        """Whether a user sees the entities of a kind through the covers of hidden states, one by one (ADR 0138).
+
+        Raises HttpProblem for a kind that they may not see at all. Counts, work and drawings of such a kind stay
+        unknown to them: `check_kind`.
+        """
+        if self._shows(user, kind):
+            return False
+        charts = [each.chart for each in self.revisions(kind).values()]
+        if not charts or any(each.hidden is not None and not each.hidden.is_covered for each in charts):
+            raise self._unknown_kind(user, kind)
+        return True
 
     def masked_fields(self, user: User, kind: str) -> frozenset[str]:
         """Return the context fields of a kind that are masked for a user, in any of its known revisions."""
@@ -190,6 +247,14 @@ class Console:
         if not self.may_see(user, kind):
             raise self._unknown_kind(user, kind)
 
+    def check_shown(self, user: User, kind: str) -> None:
+        """Raise as `check_kind` does, but not for a kind of which a user may read some entities or none.
+
+        For endpoints that pass the user as the reader, or send.
+        """
+        if not self._shows(user, kind):
+            raise self._unknown_kind(user, kind)
+
     def _unknown_kind(self, user: User, kind: str) -> HttpProblem:
         visible = [each for each in self.kinds() if self.may_see(user, each)]
         error = unknown_kind(kind, visible)
@@ -203,10 +268,21 @@ class Console:
             raise self._unknown_kind(user, chart.kind)
 
     def check_writable(self, user: User, kind: str) -> None:
-        """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
-        self.check_kind(user, kind)
+        """Raise as `check_shown` does, and DeniedError for a kind that only the console itself writes."""
+        self.check_shown(user, kind)
+        self.check_sendable(kind)
+
+    def check_sendable(self, kind: str) -> None:
+        """Raise DeniedError for a kind that only the console itself writes."""
         if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
+
+    def may_write_covered(self, user: User, kind: str) -> bool:
+        """Return and raise as `sees_covers` does, and raise as `check_writable` does."""
+        if self.sees_covers(user, kind):
+            return True
+        self.check_writable(user, kind)
+        return False
 
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
         """Return the SVG drawing of a chart, or of two revisions in one; drawn once, in a thread."""
@@ -249,6 +325,11 @@ class SimulationQueue:
             self._held[who] -= 1
             if not self._held[who]:
                 del self._held[who]
+
+
+def reader_of(user: User) -> Mapping[str, object]:
+    """The reader that a user is: their principal and their rights."""
+    return {**user.principal, "rights": sorted(user.rights)}
 
 
 def principal_of(user: User, reason: str | None) -> Mapping[str, object]:

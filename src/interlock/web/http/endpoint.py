@@ -6,6 +6,8 @@ Rule 2: a request with a session cookie must also carry the session's CSRF token
 of a host, and the server on another port must not be able to use it. A write with a cookie must carry our own Origin,
 too. A request with an API key needs neither, because no browser adds a key automatically.
 Rule 3: the body is read after the caller is authenticated; where no authentication is needed, it is short.
+Rule 4: a refusal that the runtime has not recorded is recorded here (`_record`): a missing right or token, a read-only
+console, a rate, an invalid write. Of callers who show no user, attempts are counted only.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from interlock.errors import DeniedError, UsageError
+from interlock.errors import DeniedError, InterlockError, UnavailableError, UsageError
+from interlock.model.audit import HTTP_EVENT
 from interlock.model.codec import UNDECODABLE
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
+from interlock.trust.audit import Attempt
 from interlock.trust.disclosure import is_withheld
-from interlock.web.auth import Session, User
+from interlock.trust.rate_limits import RequestClass
+from interlock.trust.users import User
+from interlock.web.auth import Session
 from interlock.web.http.console import Console
-from interlock.web.http.errors import HttpProblem, problem_of, problem_response
+from interlock.web.http.errors import HttpProblem, problem_of, problem_response, retry_headers
+from interlock.web.http.request_rates import address_prefix
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
@@ -100,15 +107,17 @@ class EndpointApp:
         self._headers = [(b"content-type", endpoint.media.encode()), (b"cache-control", b"no-store")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
         try:
-            answer = await _handle(self._console, self._endpoint, Request(scope, receive))
-        except Exception as error:  # noqa: BLE001 - the edge: every error becomes a response
+            answer = await _handle(self._console, self._endpoint, request)
+        except Exception as raised:  # noqa: BLE001 - the edge: every error becomes a response
+            error = await _record(self._console, self._endpoint, request, raised)
             status, body = problem_of(error)
             if body["code"] == "internal":
-                _log.exception("a request failed", extra={"endpoint": self._endpoint.path})
+                _log.error("a request failed", exc_info=error, extra={"endpoint": self._endpoint.path})
             elif is_withheld(error):
                 _log.info("a request was refused", extra={"code": body["code"], "error": str(error)})
-            answer = problem_response(status, body)
+            answer = problem_response(status, body, retry_headers(error))
         if isinstance(answer, Response):
             await answer(scope, receive, send)
             return
@@ -124,23 +133,60 @@ def route(console: Console, endpoint: Endpoint) -> Route:
 
 async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Response | bytes:
     """Return the handler's response, or its result as JSON."""
-    user, session = _authorize(console, endpoint, http)
+    await console.access.refresh()
+    user, session = await _identify(console, endpoint, http)
+    audit = console.runtime.audit
+    if audit.throttled and endpoint.is_write:
+        audit.check(_attempt(endpoint, http, user))
     if endpoint.is_write and console.read_only and not endpoint.read_only:
         raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
+    bytes_max = HTTP_LOGIN_BYTES_MAX if endpoint.right is None else None
     request = RequestContext(
         console=console,
         http=http,
         user=user,
         session=session,
         query=None if endpoint.query is None else _decode_query(http, endpoint.query),
-        body=None if endpoint.body is None else _decode_body(await _read_body(http, endpoint), endpoint.body),
+        body=None if endpoint.body is None else _decode_body(await read_body(http, bytes_max=bytes_max), endpoint.body),
     )
     await console.learn_definitions()
     answer = await endpoint.handler(request)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
 
 
-async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
+async def _record(console: Console, endpoint: Endpoint, http: Request, error: Exception) -> Exception:
+    """Record a refusal, if the runtime has not done so. Return the error, or the one that its row cannot be written."""
+    status, body = problem_of(error)
+    if not 400 <= status < 500 or (isinstance(error, InterlockError) and error.is_recorded):
+        return error
+    user: User | None = http.scope.get(_CALLER)
+    code = str(body["code"])
+    try:
+        if user is None or not user.name:
+            if status in (401, 403, 429):
+                await record_stranger(console, http, code)
+        elif endpoint.is_write or status in (403, 429):
+            outcome = "denied" if status in (403, 429) else "rejected"
+            await console.runtime.audit.record(_attempt(endpoint, http, user), outcome=outcome, reason=code)
+    except UnavailableError as failure:
+        return failure
+    return error
+
+
+async def record_stranger(console: Console, http: Request, code: str) -> None:
+    """Count an attempt without a principal in the audit. Raises UnavailableError."""
+    address = "" if http.client is None else http.client.host
+    await console.runtime.audit.record_stranger(code=code, address=address)
+
+
+def _attempt(endpoint: Endpoint, http: Request, user: User) -> Attempt:
+    """Return a request as an attempt: its method and path, on the entity that the path names."""
+    given = http.path_params
+    entity = given.get("entity") or given.get("kind") or ""
+    return Attempt(entity, f"{HTTP_EVENT} {endpoint.method} {endpoint.path}", user.principal)
+
+
+async def read_body(http: Request, *, bytes_max: int | None = None) -> bytes:
     """Return the body, whose size the middleware limits. Raises HttpProblem if it is incomplete or too large."""
     pieces, size = [], 0
     while True:
@@ -149,23 +195,62 @@ async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
             raise HttpProblem(400, "Incomplete body", "the connection closed before the body ended", code="body.cut")
         piece = message.get("body", b"")
         size += len(piece)
-        if endpoint.right is None and size > HTTP_LOGIN_BYTES_MAX:
-            detail = f"the body of this request is limited to {HTTP_LOGIN_BYTES_MAX:,} bytes"
+        if bytes_max is not None and size > bytes_max:
+            detail = f"the body of this request is limited to {bytes_max:,} bytes"
             raise HttpProblem(413, "Body too large", detail, code="body.size")
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+_CALLER = "interlock.caller"
+"""Where the scope of a request has the user whom its key or cookie names."""
+
 ANONYMOUS = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
-def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
-    """Return the user who sent the request. Raises HttpProblem if there is none, DeniedError if a right is missing."""
+async def _identify(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
+    """Return the user who sent the request, within their rate.
+
+    Raises HttpProblem if there is none or above the rate, DeniedError for another site or a missing right.
+    """
+    try:
+        if endpoint.right is None:
+            count_anonymous(console, http)
+        user, session = await _find_user(console, endpoint, http)
+    except (HttpProblem, DeniedError, UsageError) as error:
+        if endpoint.right is not None and not isinstance(error, UsageError):
+            count_anonymous(console, http)
+        raise
+    if endpoint.right is not None:
+        server = http.scope.get("extensions", {}).get(TRUST_EXTENSION)
+        if server is not None:
+            server["trust"]()
+        console.rates.count(_CLASSES.get(endpoint.right, RequestClass.READ), user.name)
+        if endpoint.right not in user.rights:
+            raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
+    return user, session
+
+
+_CLASSES = {"send": RequestClass.SEND, "operate": RequestClass.OPERATE, "bulk": RequestClass.OPERATE}
+"""The class of a request by the right that it needs; all others read."""
+
+
+def count_anonymous(console: Console, http: Request) -> None:
+    """Count a request without a principal by its address. Raises HttpProblem above the rate."""
+    address = http.client.host if http.client is not None else None
+    console.rates.count(RequestClass.ANONYMOUS, address_prefix(address))
+
+
+async def _find_user(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
     cookie_session = _cookie_session(console, http)
+    if cookie_session is not None:
+        http.scope[_CALLER] = cookie_session.user
     if endpoint.is_write and (cookie_session is not None or endpoint.right is None):
         _check_origin(console, http)
-    user, session = authenticate(console, http)
+    user, session = await authenticate(console, http)
+    if user is not None:
+        http.scope[_CALLER] = user
     if endpoint.right is None:
         return user or ANONYMOUS, session
     if endpoint.is_write and cookie_session is not None and session is None:
@@ -173,22 +258,17 @@ def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[Use
     if user is None:
         hint = "sign in with a key, or open the link that `interlock serve` printed"
         raise HttpProblem(401, "Sign in", "a session or an API key is required", code="login.missing", hint=hint)
-    server = http.scope.get("extensions", {}).get(TRUST_EXTENSION)
-    if server is not None:
-        server["trust"]()
-    if endpoint.right not in user.rights:
-        raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
     return user, session
 
 
-def authenticate(console: Console, http: Request, *, touch: bool = True) -> tuple[User | None, Session | None]:
-    """Return the user of an API key, or the user and session of a cookie with its CSRF token.
+async def authenticate(console: Console, http: Request, *, touch: bool = True) -> tuple[User | None, Session | None]:
+    """Return the user of an API key or a token, or the user and session of a cookie with its CSRF token.
 
     `touch=False` does not count as use of the session: an open stream does not keep it alive.
     """
     key = _bearer_key(http)
     if key:
-        return console.access.by_key(key), None
+        return await console.access.by_bearer(key), None
     session = _cookie_session(console, http)
     token = http.headers.get(CSRF_HEADER, "").encode()
     if session is None or not hmac.compare_digest(token, session.csrf.encode()):

@@ -25,6 +25,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.model.audit import FLOOD
 from interlock.model.codec import encode
 from interlock.operate.jobs.runner import TooManyJobsError
 from interlock.trust.disclosure import UNEXPECTED, public_text
@@ -43,6 +44,9 @@ _STATUSES: tuple[tuple[type[InterlockError], int, str], ...] = (
 )
 """Status and title by class: the first class that matches counts."""
 
+_TOO_MANY = frozenset({"mailbox.full", "mailbox.share"})
+"""Codes of UnavailableErrors that callers cause by sending faster than the entity can be stepped."""
+
 TYPE = "https://interlock.invalid/problems/"
 """The start of a problem's `type`, followed by the code. It is a name, not an address."""
 
@@ -50,9 +54,19 @@ TYPE = "https://interlock.invalid/problems/"
 class HttpProblem(Exception):
     """An error of the HTTP interface itself, such as a missing session. Its text is sent to the caller."""
 
-    def __init__(self, status: int, title: str, detail: str, *, code: str, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        *,
+        code: str,
+        hint: str | None = None,
+        retry_after_ms: int | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status, self.title, self.detail, self.code, self.hint = status, title, detail, code, hint
+        self.retry_after_ms = retry_after_ms
 
 
 def problem_of(error: Exception) -> tuple[int, dict[str, Any]]:
@@ -60,10 +74,13 @@ def problem_of(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, HttpProblem):
         return error.status, problem_body(error.status, error.title, error.detail, code=error.code, hint=error.hint)
     if isinstance(error, InterlockError):
+        if error.code == FLOOD:
+            return 429, problem_body(429, "Too many refused requests", error.message, code=FLOOD, hint=error.hint)
         for kind, status, title in _STATUSES:
             if isinstance(error, kind):
+                status_of, title_of = (429, "Too many requests") if error.code in _TOO_MANY else (status, title)
                 detail, hint = public_text(error)
-                return status, problem_body(status, title, detail, code=error.code, hint=hint)
+                return status_of, problem_body(status_of, title_of, detail, code=error.code, hint=hint)
     hint = "please report it and describe what you did; the server's log has the details"
     return 500, problem_body(500, "Internal error", UNEXPECTED, code="internal", hint=hint)
 
@@ -72,6 +89,12 @@ def problem_body(status: int, title: str, detail: str, *, code: str, hint: str |
     """Return a problem document."""
     body = {"type": TYPE + code, "title": title, "status": status, "detail": detail, "code": code}
     return body if hint is None else {**body, "hint": hint}
+
+
+def retry_headers(error: Exception) -> dict[str, str]:
+    """Return the header `Retry-After` in whole seconds, if the error knows it."""
+    after_ms = error.retry_after_ms if isinstance(error, HttpProblem | UnavailableError) else None
+    return {} if after_ms is None else {"Retry-After": str(max(1, -(-after_ms // 1000)))}
 
 
 def problem_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -13,6 +13,12 @@ from interlock.web.http.endpoint import BASE, CSRF_HEADER, Endpoint
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 _REFERENCE = "#/components/schemas/{name}"
 
+_PATH_SCHEMAS: dict[str, dict[str, Any]] = {
+    "entity": {"type": "string", "description": "kind/id"},
+    "act": {"type": "string", "enum": ["pause", "resume", "cancel"]},
+}
+"""The schemas of parameters of paths that are not just any text, by name."""
+
 PROBLEM = {
     "type": "object",
     "description": "RFC 9457, with the stable code of the error and, if known, a hint.",
@@ -94,7 +100,10 @@ def _operation(endpoint: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     names = _PARAMETER.findall(endpoint.path)
-    return [{"name": each, "in": "path", "required": True, "schema": {"type": "string"}} for each in names]
+    return [
+        {"name": each, "in": "path", "required": True, "schema": _PATH_SCHEMAS.get(each, {"type": "string"})}
+        for each in names
+    ]
 
 
 def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:

@@ -394,6 +394,9 @@ function refusalReason(each) {
       "span.muted",
       each.roles && each.roles.length ? `requires the role ${each.roles.join(" or ")}` : "no role may send it",
     );
+  if (each.why === "permit") return h("span.muted", "the chart does not allow it to you for this entity");
+  if (each.why === "approvals")
+    return h("span.muted", `needs ${each.approvals.count} approvals by ${each.approvals.of}, has ${each.approvals.has}`);
   if (each.why === "elsewhere")
     return h("span.muted", each.states.length ? `accepted in ${each.states.join(", ")}` : "not accepted in any state");
   return h("span.muted", "ended");

@@ -1,7 +1,6 @@
 """`interlock serve`: a process that prints its address, answers requests, and stops on a signal."""
 
 import socket
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -81,14 +80,6 @@ def test_serve_uses_the_key_prefix_of_the_option_or_the_project(folder: Path, mo
     codes = [main(["serve", "--work", *options]) for options in ((), ("--key-prefix", "us/"))]
 
     assert ([2, 2], [(True, "eu/"), (True, "us/")]) == (codes, asked)
-
-
-def test_a_new_key_has_the_given_id(capsys: pytest.CaptureFixture[str]) -> None:
-    name = 'ada"\nrights = ["bulk"] # \\ ü'
-    assert 0 == main(["serve", "--new-key", name])
-    table = tomllib.loads(capsys.readouterr().out.partition("\n")[2])
-
-    assert (name, ["read"]) == (table["key"][0]["id"], table["key"][0]["rights"])
 
 
 async def test_the_local_user_has_the_roles_of_stored_definitions_but_not_that_of_the_console(folder: Path) -> None:

@@ -2,7 +2,12 @@
 
 import pytest
 
-from tests.unit.compiler.diagnostics import reported
+from interlock.kernel.step import Kernel
+from interlock.model.chart import HiddenStates
+from interlock.model.event import Event
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from tests.unit.compiler.diagnostics import chart_of, reported
 
 
 def test_masked_fields_exist() -> None:
@@ -20,36 +25,146 @@ states: {a: {sensitive: [card.number]}}
     assert [] == reported(good, "sensitive.unknown_field")
 
 
-def test_a_neutral_name_is_not_a_state() -> None:
-    bad = """\
+ACCOUNT = """\
+kind: account
+unhandled: defer
+events:
+  deposit.made: {{roles: [customer]}}
+  account.closed: {{roles: [customer]}}
+  account.frozen: {{roles: [fraud]}}
+  account.unfrozen: {{roles: [fraud]}}
+context: {{balance: {{type: integer, default: 0}}}}
 states:
-  a: {on: {e: b}}
-  b: {sensitive: {as: a}}
-"""
-    good = """\
-states:
-  a: {on: {e: b}}
-  b: {sensitive: {as: c}}
-"""
-
-    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
-    assert [] == reported(good, "sensitive.neutral")
+  active:
+    on:
+      deposit.made: {{actions: [{{assign: {{balance: "= context.balance + 1"}}}}]}}
+      account.frozen: frozen
+      account.closed: closed
+  pending: {{on: {{account.frozen: {pending}, account.closed: active}}}}
+  frozen: {{sensitive: {sensitive}, {frozen}on: {{account.unfrozen: active}}}}
+  closed: {{type: final}}
+""".replace("kind: account\n", "")
 
 
-def test_the_neutral_name_is_processing_unless_said() -> None:
-    bad = """\
-states:
-  processing: {on: {e: b}}
-  b: {sensitive: true}
-"""
-    good = """\
-states:
-  a: {on: {e: b}}
-  b: {sensitive: true}
-"""
+def account(sensitive: str = "true", *, pending: str = "active", frozen: str = "") -> str:
+    """Return an account that can be frozen."""
+    return ACCOUNT.format(sensitive=sensitive, pending=pending, frozen=frozen)
 
-    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
-    assert [] == reported(good, "sensitive.neutral")
+
+def hidden(text: str) -> HiddenStates:
+    """Return the hidden states of a chart."""
+    found = chart_of(text).hidden
+    assert found is not None
+    return found
+
+
+def test_a_hidden_state_that_keeps_every_rule_is_covered() -> None:
+    found = hidden(account())
+
+    assert (frozenset({"frozen"}), True, frozenset()) == (found.states, found.is_covered, found.readers)
+    assert chart_of("states: {a: {}}\n").hidden is None
+
+
+def test_as_names_the_only_visible_state_from_which_it_is_entered() -> None:
+    """A name that only hidden states have would itself say which entities are in one."""
+    assert hidden(account("{as: active}")).is_covered
+    for text in (account("{as: processing}"), account("{as: frozen}"), account("{as: active}", pending="frozen")):
+        assert 1 == len(reported(text, "sensitive.cover")), text
+        assert not hidden(text).is_covered
+
+
+def test_an_entity_does_not_start_in_a_hidden_state() -> None:
+    text = account().replace("states:\n", "initial: frozen\nstates:\n")
+
+    assert 1 == len(reported(text, "sensitive.cover"))
+    assert not hidden(text).is_covered
+
+
+def test_a_hidden_state_invokes_no_chart() -> None:
+    """Others see the child, which has the key of its parent in its id."""
+    bad = account(frozen="invoke: {type: chart, src: review, onDone: {target: active, roles: [system]}}, ")
+    good = bad.replace("type: chart, ", "")
+
+    assert 1 == len(reported(bad, "sensitive.cover"))
+    assert [] == reported(good, "sensitive.cover")
+
+
+def test_no_expression_of_such_a_chart_reads_the_version() -> None:
+    bad = account().replace("context.balance + 1", "entity.version")
+
+    assert 1 == len(reported(bad, "sensitive.cover"))
+    assert not hidden(bad).is_covered
+
+
+def test_an_allowed_lint_does_not_make_a_cover() -> None:
+    text = account("{as: processing}", frozen="allow: {sensitive.cover: a test}, ")
+
+    assert [] == reported(text, "sensitive.cover")
+    assert not hidden(text).is_covered
+
+
+def test_an_event_of_others_is_not_lost_in_a_hidden_state() -> None:
+    """Its sender is told that it was accepted."""
+    deferred = account()
+    lost = deferred.replace("unhandled: defer\n", "")
+    accepted = lost.replace(
+        "{account.unfrozen: active}", "{account.unfrozen: active, deposit.made: {}, account.closed: {}}"
+    )
+    guarded = lost.replace(
+        "{account.unfrozen: active}", '{account.unfrozen: active, deposit.made: {guard: "= false"}, account.closed: {}}'
+    )
+    denied = deferred.replace("deposit.made: {roles: [customer]}", "deposit.made: {roles: [customer, fraud]}").replace(
+        "{account.unfrozen: active}", "{account.unfrozen: active, deposit.made: {actions: [x], roles: [fraud]}}"
+    )
+
+    assert [0, 2, 0, 1, 1] == [
+        len(reported(text, "sensitive.unanswered")) for text in (deferred, lost, accepted, guarded, denied)
+    ]
+    assert [True, False, True, False, False] == [
+        hidden(text).is_covered for text in (deferred, lost, accepted, guarded, denied)
+    ]
+
+
+def test_the_roles_of_a_hidden_state_limit_who_enters_and_leaves_it() -> None:
+    text = account("{roles: [fraud, chief]}").replace(
+        "account.frozen: {roles: [fraud]}", "account.frozen: {roles: [fraud, teller]}"
+    )
+    kernel = Kernel(chart_of(text))
+    active = kernel.start({}, entity="test/1").snapshot
+
+    def send(snapshot: Snapshot, event: str, role: str) -> Step:
+        return kernel.step(snapshot, Event(event, principal={"id": "x", "roles": [role]}))
+
+    frozen = send(active, "account.frozen", "fraud").snapshot
+
+    assert ("denied", "applied") == (
+        send(active, "account.frozen", "teller").outcome,
+        send(frozen, "account.unfrozen", "chief").outcome,
+    )
+    assert ("frozen",) == frozen.configuration
+    assert "denied" == send(frozen, "account.unfrozen", "teller").outcome
+    assert frozenset({"fraud", "chief"}) == hidden(text).readers
+
+
+def test_a_transition_of_the_root_needs_the_roles_only_while_it_leaves_the_hidden_state() -> None:
+    """A customer may close an account at any time. Of a frozen one the request waits."""
+    text = (
+        account("{roles: [fraud]}")
+        .replace("      account.closed: closed\n", "")
+        .replace("states:\n", "on: {account.closed: closed}\nstates:\n")
+    )
+    kernel = Kernel(chart_of(text))
+    active = kernel.start({}, entity="test/1").snapshot
+    closed = Event("account.closed", principal={"id": "ada", "roles": ["customer"]})
+    frozen = kernel.step(active, Event("account.frozen", principal={"id": "eve", "roles": ["fraud"]})).snapshot
+
+    assert hidden(text).is_covered
+    assert ("closed",) == kernel.step(active, closed).snapshot.configuration
+    waits = kernel.step(frozen, closed)
+    assert ("applied", "deferred", ("frozen",)) == (waits.outcome, waits.reason, waits.snapshot.configuration)
+    for _ in range(100):  # the compiled steps, too
+        assert ("closed",) == kernel.step(active, closed).snapshot.configuration
+        assert "deferred" == kernel.step(frozen, closed).reason
 
 
 def test_entering_a_hidden_state_takes_roles() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 import pytest
@@ -28,7 +29,8 @@ SHARED = {
 
 def joined_of(own: Entities) -> Entities:
     """Return the entities on another connection, which is a memory store."""
-    return own.on_transaction(cast("JoinedStore", MemoryStore()), lambda _entity, _work: None)
+    loop = asyncio.get_running_loop()
+    return own.on_transaction(cast("JoinedStore", MemoryStore()), lambda _entity, _work: None, loop)
 
 
 def shared_attributes(own: object, other: object) -> dict[str, set[str]]:

@@ -8,12 +8,14 @@ import threading
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX
+from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX, WAITING_MAX, WAITING_SHARE_MAX
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import RETRY_MS_MIN, EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import runtime
+
+WAITING = WaitingCallers(lambda: 0)
 
 
 class Held(MemoryStore):
@@ -35,7 +37,7 @@ async def test_callers_of_one_entity_take_turns_in_order() -> None:
     told: list[str] = []
 
     async def step(name: str) -> None:
-        async with EntityTurn(busy, "door/1"):
+        async with EntityTurn(busy, WAITING, "door/1"):
             told.append(f"{name} in")
             await asyncio.sleep(0)
             told.append(f"{name} out")
@@ -48,7 +50,11 @@ async def test_callers_of_one_entity_take_turns_in_order() -> None:
 
 async def test_entities_do_not_wait_for_each_other() -> None:
     busy: Mailboxes = {}
-    async with EntityTurn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/2"):
+    async with (
+        EntityTurn(busy, WAITING, "door/1"),
+        asyncio.timeout(PATIENCE_SECONDS),
+        EntityTurn(busy, WAITING, "door/2"),
+    ):
         assert {"door/1", "door/2"} == set(busy)
 
     assert {} == busy
@@ -58,9 +64,9 @@ async def test_an_error_ends_a_turn() -> None:
     """The next caller is served."""
     busy: Mailboxes = {}
     with pytest.raises(ValueError, match="broken"):
-        async with EntityTurn(busy, "door/1"):
+        async with EntityTurn(busy, WAITING, "door/1"):
             raise ValueError("broken")
-    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, WAITING, "door/1"):
         pass
 
     assert {} == busy
@@ -71,10 +77,10 @@ async def test_a_cancelled_caller_leaves_the_queue() -> None:
     served: list[int] = []
 
     async def step(number: int) -> None:
-        async with EntityTurn(busy, "door/1"):
+        async with EntityTurn(busy, WAITING, "door/1"):
             served.append(number)
 
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         waiting = [asyncio.create_task(step(number)) for number in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
@@ -90,7 +96,7 @@ def waiting(busy: Mailboxes, served: list[str], *names: str) -> list[asyncio.Tas
     levels = {"r": Priority.RESULT, "s": Priority.ENTITY, "o": Priority.CALLER}
 
     async def step(name: str) -> None:
-        async with EntityTurn(busy, "door/1", levels[name[0]]):
+        async with EntityTurn(busy, WAITING, "door/1", levels[name[0]]):
             served.append(name)
 
     return [asyncio.create_task(step(name)) for name in names]
@@ -99,7 +105,7 @@ def waiting(busy: Mailboxes, served: list[str], *names: str) -> list[asyncio.Tas
 async def test_results_come_before_events_of_entities_and_those_before_callers() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         tasks = waiting(busy, served, "o1", "s1", "r1", "o2", "r2", "s2")
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
@@ -112,13 +118,13 @@ async def test_no_caller_starves() -> None:
     served: list[str] = []
 
     async def outside() -> None:
-        async with EntityTurn(busy, "door/1"):
+        async with EntityTurn(busy, WAITING, "door/1"):
             served.append("outside")
 
     async def answering(left: int) -> None:
         """Each turn asks for the next one before it ends: some result always waits."""
         following = None
-        async with EntityTurn(busy, "door/1", Priority.RESULT):
+        async with EntityTurn(busy, WAITING, "door/1", Priority.RESULT):
             served.append("result")
             if left:
                 following = asyncio.create_task(answering(left - 1))
@@ -126,7 +132,7 @@ async def test_no_caller_starves() -> None:
         if following is not None:
             await following
 
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         waits = [asyncio.create_task(outside()), asyncio.create_task(answering(3 * SKIPPED_TURNS_MAX))]
         await asyncio.sleep(0)
     await asyncio.gather(*waits)
@@ -138,11 +144,11 @@ async def test_no_caller_starves() -> None:
 async def test_a_full_mailbox_refuses_callers_but_no_deliveries() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         tasks = waiting(busy, served, *(f"o{number}" for number in range(MAILBOX_MAX)))
         await asyncio.sleep(0)
         with pytest.raises(UnavailableError, check=lambda error: error.code == "mailbox.full") as refused:
-            async with EntityTurn(busy, "door/1"):
+            async with EntityTurn(busy, WAITING, "door/1"):
                 raise AssertionError
         tasks += waiting(busy, served, *(f"s{number}" for number in range(MAILBOX_MAX + 1)), "r1")
         await asyncio.sleep(0)
@@ -152,10 +158,98 @@ async def test_a_full_mailbox_refuses_callers_but_no_deliveries() -> None:
     assert (["r1", "s0", "s1"], 2 * MAILBOX_MAX + 2, {}) == (served[:3], len(served), busy)
 
 
+async def entered(busy: Mailboxes, callers: WaitingCallers, entity: str, principal: object) -> None:
+    """Take one turn."""
+    async with EntityTurn(busy, callers, entity, principal=principal):
+        pass
+
+
+async def test_a_principal_has_a_share_of_all_mailboxes_and_others_have_the_rest() -> None:
+    busy: Mailboxes = {}
+    callers, ada, bob = WaitingCallers(lambda: 0), {"id": "ada"}, {"id": "bob"}
+    entities = [f"door/{number}" for number in range(WAITING_MAX // MAILBOX_MAX + 1)]
+    turns = [EntityTurn(busy, callers, each) for each in entities]
+    for each in turns:
+        await each.__aenter__()
+    tasks = [
+        asyncio.create_task(entered(busy, callers, entities[number % len(entities)], ada))
+        for number in range(WAITING_SHARE_MAX)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError, check=lambda error: error.code == "mailbox.share"):
+        await entered(busy, callers, entities[0], ada)
+    tasks.append(asyncio.create_task(entered(busy, callers, entities[0], bob)))
+    rest = WAITING_MAX - WAITING_SHARE_MAX - 1
+    tasks += [
+        asyncio.create_task(entered(busy, callers, entities[number % len(entities)], None)) for number in range(rest)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError, check=lambda error: error.code == "mailbox.full"):
+        await entered(busy, callers, entities[0], {"id": "cyd"})
+    for each in turns:
+        await each.__aexit__(None, None, None)
+    await asyncio.gather(*tasks)
+    async with EntityTurn(busy, callers, "door/0"):
+        again = asyncio.create_task(entered(busy, callers, "door/0", ada))
+        await asyncio.sleep(0)
+    await again
+
+    assert {} == busy
+
+
+async def test_a_refused_caller_gets_the_time_that_the_others_need() -> None:
+    time_ms, served, reached, go_on = 0, 0, asyncio.Event(), asyncio.Event()
+    busy: Mailboxes = {}
+    callers = WaitingCallers(lambda: time_ms)
+
+    async def slow() -> None:
+        nonlocal time_ms, served
+        async with EntityTurn(busy, callers, "door/1"):
+            time_ms, served = time_ms + 10, served + 1
+            if served == 100:
+                reached.set()
+                await go_on.wait()
+
+    async def refused_after_ms() -> int | None:
+        with pytest.raises(UnavailableError) as refused:
+            await entered(busy, callers, "door/1", None)
+        return refused.value.retry_after_ms
+
+    async with EntityTurn(busy, callers, "door/1"):
+        tasks = [asyncio.create_task(slow()) for _ in range(MAILBOX_MAX)]
+        await asyncio.sleep(0)
+        first_ms = await refused_after_ms()
+    await reached.wait()
+    tasks += [asyncio.create_task(slow()) for _ in range(100)]
+    await asyncio.sleep(0)
+    after_ms = await refused_after_ms()
+    go_on.set()
+    await asyncio.gather(*tasks)
+
+    assert RETRY_MS_MIN == first_ms  # nothing is known yet
+    assert after_ms is not None
+    assert MAILBOX_MAX * 10 * 0.99 <= after_ms <= MAILBOX_MAX * 10
+
+
+async def test_a_cancelled_caller_gives_its_place_back() -> None:
+    busy: Mailboxes = {}
+    callers = WaitingCallers(lambda: 0)
+    async with EntityTurn(busy, callers, "door/1"):
+        for _ in range(3):
+            tasks = [asyncio.create_task(entered(busy, callers, "door/1", {"id": "ada"})) for _ in range(MAILBOX_MAX)]
+            await asyncio.sleep(0)
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        last = asyncio.create_task(entered(busy, callers, "door/1", {"id": "ada"}))
+        await asyncio.sleep(0)
+    await last
+
+
 async def test_a_caller_cancelled_at_its_turn_passes_it_on() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         tasks = waiting(busy, served, "o1", "o2")
         await asyncio.sleep(0)
     tasks[0].cancel()
@@ -167,13 +261,13 @@ async def test_a_caller_cancelled_at_its_turn_passes_it_on() -> None:
 async def test_a_cancelled_caller_does_not_get_the_turn() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
-    async with EntityTurn(busy, "door/1"):
+    async with EntityTurn(busy, WAITING, "door/1"):
         tasks = waiting(busy, served, "o1", "o2")
         await asyncio.sleep(0)
         for each in tasks:
             each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, WAITING, "door/1"):
         served.append("after")
 
     assert (["after"], {}) == (served, busy)

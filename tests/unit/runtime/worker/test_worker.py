@@ -394,7 +394,8 @@ async def test_an_entity_created_by_another_caller_is_not_a_child() -> None:
     vm, network = interlock.loads(VM), interlock.loads(NETWORK)
     async with interlock.open("memory:", charts=[vm, network], clock=clock) as runtime:
         taken = child_entity("network", "net", "vm/1/1/0")
-        await runtime.create(taken, {"size": 2})
+        other = Runtime(runtime.store, ChartRegistry([network.kernel]), clock)  # it does not know who invokes it
+        await other.create(taken, {"size": 2})
         await runtime.create("vm/1")
         await clock.advance(1_000)
 

@@ -13,8 +13,9 @@ from interlock.model.limits import JOBS_OPEN_PER_USER_MAX, JOBS_RUNNING_MAX, JOB
 from interlock.operate.jobs.job import BULK_ADVICE
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
+from interlock.trust.api_keys import key_digest
 from interlock.web.app import application
-from interlock.web.auth import Authentication, key_digest
+from interlock.web.auth import Authentication
 from tests.unit.web.consoles import ORIGIN, Client, create_orders, make_user, open_console
 
 CANCEL = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}

@@ -1,17 +1,21 @@
 """Live streams of entries and of changed kinds."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlock
-from interlock.model.limits import STREAMS_MAX
+from interlock.model.limits import KEY_FILE_AGE_MS, STREAMS_MAX
+from interlock.ports.replaced_file import replace_file
 from interlock.testing.clock import VirtualClock
+from interlock.trust.api_keys import key_digest
 from interlock.web.api import streams as live
 from interlock.web.api.streams import BEHIND_MAX, CHANGES_MS, HEARTBEAT_MS
 from interlock.web.app import application
-from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, key_digest
+from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication
+from interlock.web.key_file_watcher import KeyFileWatcher
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import KEY, ORDER, Stream, create_orders, make_user, open_console, order
 
@@ -286,3 +290,28 @@ async def test_invalid_last_event_id_is_ignored(last: str) -> None:
         await stream.close()
 
     assert '{"version":1}' in text
+
+
+async def test_stream_ends_when_its_key_is_removed_or_changed_and_shows_nothing_after_it(tmp_path: Path) -> None:
+    clock, file = VirtualClock(1_000_000_000_000), tmp_path / "keys.toml"
+    tables = {name: f'[[key]]\nid = "{name}"\nsha256 = "{key_digest(name)}"\n' for name in ("ada", "bob", "cyd")}
+    replace_file(file, "".join(tables.values()).encode(), mode=0o600)
+    async with open_console(clock=clock) as client:
+        await client.runtime.create("order/1", {"amount": 1})
+        access = Authentication(clock, key_file=KeyFileWatcher(file, clock))
+        client.app, console = application(client.runtime, access, origins=["http://console.test"])
+        streams = [
+            Stream(client, "streams/entity/order/1", {"authorization": f"Bearer {name}", "cookie": ""})
+            for name in tables
+        ]
+        for each in streams:
+            await each.until("event: hello")
+        replace_file(file, (tables["bob"] + "roles = ['boss']\n" + tables["cyd"]).encode())
+        clock.time_ms += KEY_FILE_AGE_MS
+        payer = {"id": "till", "roles": ["payments"]}
+        await client.runtime.send("order/1", "payment.confirmed", {"id": "p-1"}, principal=payer)
+        texts = [await streams[0].end(), await streams[1].end(), await streams[2].until("event: entry")]
+        await streams[2].close()
+        await console.close()
+
+    assert [False, False, True] == ["payment.confirmed" in each for each in texts]

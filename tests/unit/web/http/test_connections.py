@@ -14,8 +14,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from interlock.model.limits import HTTP_CONNECTIONS_MAX, HTTP_FIELDS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_PIPELINE_MAX
+from interlock.trust.api_keys import key_digest
 from interlock.web import server
-from interlock.web.auth import Authentication, key_digest
+from interlock.web.auth import Authentication
 from interlock.web.http import connections, endpoint
 from interlock.web.http.connections import Connections
 from tests.support.eventually import PATIENCE_SECONDS, eventually

@@ -105,7 +105,7 @@ class FileFeed:
         read_to = min(lines[-1].last, position + limit) if lines else position
         records = self._read_records(wanted)
         entries = tuple(
-            FeedEntry(line.e, record.entry, numbered_cursor(scheme, line.p + version - line.a))
+            FeedEntry(line.e, record.entry, numbered_cursor(scheme, line.p + version - line.a), record.head)
             for line in wanted
             for version in range(line.a, line.b + 1)
             if (record := records.get((line.e, version))) is not None

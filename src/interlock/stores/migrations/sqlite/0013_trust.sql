@@ -54,6 +54,7 @@ END;
 
 
 -- Section: personal data
+-- None here: data keys are in a file of their own (`stores/key_file.py`).
 
 
 -- Section: retention
