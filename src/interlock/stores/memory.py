@@ -40,6 +40,7 @@ from interlock.ports.store import (
     PAGE_MAX,
     Append,
     Appended,
+    AppendResult,
     Conflict,
     Duplicate,
     EntityPage,
@@ -134,7 +135,7 @@ class MemoryStore:
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | Pruned:
+    async def append(self, append: Append) -> AppendResult:
         """Write one step, if the entity is still at the expected version and its key is new."""
         entry = append.entry
         await self._take_turns()

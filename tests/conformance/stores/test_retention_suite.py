@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,8 +56,10 @@ async def test_the_postgres_store_removes(case: Case) -> None:
 
 
 def _fault(name: str, text: str) -> Callable[[pytest.MonkeyPatch], None]:
+    changed: dict[str, Any] = {name: text}
+
     def plant(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(sqlite.SqliteDatabase, "statements", replace(STATEMENTS, **{name: text}))
+        patch.setattr(sqlite.SqliteDatabase, "statements", replace(STATEMENTS, **changed))
 
     plant.__name__ = name
     return plant

@@ -146,7 +146,7 @@ class _Storm:
         self.counts.facts[name] += int(perf_counter() - started_s)
 
     async def _fill(self, runtime: Runtime) -> None:
-        plans = [(each, ("shipped", "delivered")) for each in self._ended]
+        plans: list[tuple[str, tuple[str, ...]]] = [(each, ("shipped", "delivered")) for each in self._ended]
         plans += [(each, ("disputed",)) for each in self._held]
         plans += [(each, ("counted",) * OLD_ENTRIES) for each in self._long]
         plans += [(each, ()) for each in self._short]
@@ -174,8 +174,8 @@ class _Storm:
             key, kind = f"c{number}.{count}", chance.random()
             if kind < 0.05:
                 name = f"parcel/new-{key}"
-                await self._again(lambda name=name: runtime.create(name, key="made"))  # type: ignore[misc]
-                await self._again(lambda name=name: runtime.send(name, "delivered", key="end"))  # type: ignore[misc]
+                await self._again(lambda name=name: runtime.create(name, key="made"))
+                await self._again(lambda name=name: runtime.send(name, "delivered", key="end"))
                 self._new_ended.append(name)
             elif kind < 0.15:
                 name = chance.choice(self._ended)
@@ -193,9 +193,7 @@ class _Storm:
                         self.counts.note("revived", f"{name} took an event after its end")
             else:
                 name = chance.choice(chance.choice((self._long, self._short)))
-                receipt = await self._again(
-                    lambda name=name, key=key: runtime.send(name, "counted", key=key)  # type: ignore[misc]
-                )
+                receipt = await self._again(lambda name=name, key=key: runtime.send(name, "counted", key=key))
                 if receipt.outcome in ("applied", "duplicate"):
                     self._sent[name] += 1
                     self.counts.facts["events sent meanwhile"] += 1

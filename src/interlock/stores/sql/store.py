@@ -27,6 +27,7 @@ from interlock.ports.statistics import DwellTimes, LastSeen, MinuteRates, StateC
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
+    AppendResult,
     Duplicate,
     EntityPage,
     EntityQuery,
@@ -43,7 +44,7 @@ from interlock.stores.sql import audit as audit_questions
 from interlock.stores.sql import definitions, field_index, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql import retention as retention_rules
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
+from interlock.stores.sql.database import Ask, Questions, SqlDatabase
 from interlock.stores.sql.records import read_records
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -84,7 +85,7 @@ class SqlStore:
         self._sql = database.statements
         self._tenant = database.tenant
 
-    async def append(self, append: Append) -> SqlAppendResult:
+    async def append(self, append: Append) -> AppendResult:
         """Commit one step, if the entity is still at the expected version and the key is new."""
         check_text(append.entity)
         check_text(append.entry.key, "key")

@@ -34,7 +34,7 @@ async def _fill_and_prune(store: SqliteStore) -> None:
 def _pages(path: Path) -> tuple[int, int]:
     """Pages of the file, and free ones among them."""
     with closing(sqlite3.connect(path)) as connection:
-        return tuple(connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("page_count", "freelist_count"))  # type: ignore[return-value]
+        return tuple(connection.execute(f"PRAGMA {each}").fetchone()[0] for each in ("page_count", "freelist_count"))
 
 
 async def test_a_new_file_becomes_smaller_in_steps(tmp_path: Path) -> None:
