@@ -174,8 +174,10 @@ class RetentionRun:
 
     async def _finish_earlier(self) -> None:
         """Finish what a process began that was killed."""
-        while entities := await self._store.unfinished(limit=RETENTION_BATCH):
-            for entity in entities:
+        seen: set[str] = set()
+        while entities := set(await self._store.unfinished(limit=RETENTION_BATCH)) - seen:
+            seen |= entities
+            for entity in sorted(entities):
                 await self._remove(await self._store.remove_rest(entity, rows=RETENTION_ROWS), entity)
             await self._extend_lease()
 
