@@ -524,7 +524,7 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed")
+        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed", "retention")
         later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
@@ -636,6 +636,13 @@ DOCUMENT = Record(
             identity="out",
             order="kept",
             description="States and events that were removed, until it is safe: for the comparison with a store.",
+        ),
+        Key(
+            name="retention",
+            shape=Ref(name="retention"),
+            identity="out",
+            order="kept",
+            description="How long ended entities, and entries of living ones, are kept.",
         ),
     ),
 )

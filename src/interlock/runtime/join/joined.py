@@ -29,6 +29,7 @@ from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     SEND_ARGUMENTS,
@@ -36,7 +37,6 @@ from interlock.runtime.request_checks import (
     SendOptions,
     check_entity,
     passes_on_to,
-    unknown_entity,
 )
 from interlock.runtime.requests import CallerRequests
 
@@ -102,7 +102,7 @@ class JoinCalls:
         found = await store.look(entity)
         snapshot = None if found is None else found.snapshot
         if snapshot is None:
-            raise unknown_entity(entity)
+            raise await missing_entity(store, entity)
         with suppress(UnavailableError):  # its states can then be asked for
             await self._entities.revisions.on_transaction(store).for_preview(snapshot, needs_functions=False)
         return snapshot
