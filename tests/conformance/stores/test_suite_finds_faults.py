@@ -10,19 +10,18 @@ from msgspec.structs import replace
 
 from interlock.ports.store import (
     Append,
-    Appended,
+    AppendResult,
     Conflict,
     Duplicate,
     EntityPage,
     EntityQuery,
     KeyExpired,
     Loaded,
-    StaleAttempt,
 )
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite.suite import StoreSubject, store_cases
 
-Answer = Appended | Duplicate | Conflict | StaleAttempt
+Answer = AppendResult
 
 
 class SaysNothingOfLeases(MemoryStore):

@@ -35,7 +35,7 @@ from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.refusal_text import EXISTS
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
+from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, Pruned, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
     Decided,
@@ -55,6 +55,7 @@ from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.personal import missing_keyring, undeclared_error
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.rollouts import order_of
 from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
@@ -134,6 +135,9 @@ class EntitySender:
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(entities.store, entity, result.version, key=entry_key, event=CREATE)
+            if isinstance(result, Pruned):
+                text = f"`{entity}` was not created: it was removed by retention, and an id is never used again"
+                return Receipt(entity, "rejected", result.version, "entity.pruned", explanation=text)
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
@@ -179,7 +183,7 @@ class EntitySender:
         if entities.messages.is_stale:
             await entities.messages.refresh()
         turn = entities.turn(entity, request.priority, request.event.principal)
-        if request.finishes is None and self._authorizes:
+        if self._is_authorized_by_policy(request):
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (
                 entities.process.authorizer is not None
@@ -342,16 +346,20 @@ class EntitySender:
                     return _Stamped(event, *dedupe_key(event.name, value))
         return _Stamped(event, request.key, request.former_key)
 
+    def _is_authorized_by_policy(self, request: SendRequest) -> bool:
+        """Whether roles and permits decide: not about results of work, nor about an erasure, an act of an operator."""
+        return self._authorizes and request.finishes is None and request.event.name != ERASE
+
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
-        """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
-        if request.finishes is not None or not self._authorizes:
+        """Return the policy of the chart; None where it is not asked, and when every sender is allowed."""
+        if not self._is_authorized_by_policy(request):
             return None
         policy = self._revisions.known_policy(kernel)
         return None if policy.is_open else policy
 
     async def _decided(self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest) -> Decided | None:
-        """Return what the authorizer of the program decides; None for results of its work."""
-        if request.finishes is not None:
+        """Return what the authorizer of the program decides; None where it is not asked."""
+        if not self._is_authorized_by_policy(request):
             return None
         policy, refusal_of = self._revisions.known_policy(kernel), self._permissions.refusal_of
         if request.reader is None:
@@ -382,6 +390,8 @@ class EntitySender:
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
             return await self._refuse(kernel, snapshot, stamped, expired)
+        if isinstance(result, Pruned):
+            raise await missing_entity(entities.store, snapshot.entity)
         assert isinstance(result, Conflict)
         return LOST
 
@@ -396,7 +406,7 @@ class EntitySender:
         if isinstance(found, Duplicate):
             return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
         if found is None or found.version < snapshot.version:
-            raise entities.stop(entity, 0 if found is None else found.version, snapshot.version)
+            raise await entities.gone(entity, 0 if found is None else found.version, snapshot.version)
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):

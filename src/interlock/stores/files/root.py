@@ -47,8 +47,11 @@ from interlock.stores.files.durable_io import (
 )
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.names import (
+    FORMAT_BYTES_MAX,
+    FORMAT_FILE,
     FORMAT_NEWEST,
     JOURNAL,
+    REMOVED,
     RESOURCES,
     SNAPSHOT,
     TEMPORARY,
@@ -63,7 +66,6 @@ from interlock.stores.files.names import (
     tenant_prefix,
 )
 
-FORMAT_FILE = "format.json"
 PENDING = "pending"
 LAYOUT = "A"
 """The only layout: one journal for each entity. `format.json` names it."""
@@ -272,7 +274,7 @@ class Root:
         except FileNotFoundError:
             return None
         try:
-            data = self._fs.read(file, 0, 4_096)
+            data = self._fs.read(file, 0, FORMAT_BYTES_MAX)
         finally:
             self._fs.close(file)
         try:
@@ -375,9 +377,15 @@ class Root:
         tenant = self.settings.tenant
         prefix = tenant_prefix(tenant)
         for shard, name in self._names():
+            if name.endswith(REMOVED):
+                continue
             is_ours = name.startswith(prefix) if is_cut(name) else entity_of_name(name, tenant=tenant) is not None
             if not (is_ours and self.shard(name) == shard) and self._has_journal(shard, name):
                 yield name
+
+    def names_ending(self, end: str) -> Iterator[str]:
+        """The names in the directories of entities that end with this, without it."""
+        return (name.removesuffix(end) for _, name in self._names() if name.endswith(end))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         """All names in the directories of entities, each with its shard."""
