@@ -167,7 +167,7 @@ async def test_no_route_of_the_api_is_outside_of_the_table() -> None:
         interlock.open("memory:", charts=[world.chart(world.OWN_CHART)]) as runtime,
         console(runtime) as (app, _),
     ):
-        routes = app._app._app.routes  # type: ignore[attr-defined]
+        routes = app._app._app.routes  # type: ignore[attr-defined]  # the layers around the routes
         paths = {each.path for each in routes if each.path.startswith("/api")}
 
     outside = {f"/api/v1{each.partition(' ')[2]}" for each in OUTSIDE}

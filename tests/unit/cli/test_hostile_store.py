@@ -74,8 +74,8 @@ ACTING = {
 """Commands that write, and say something of what is there."""
 
 WITHOUT_A_STORE = {
-    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "keys", "new", "run", "schema", "serve", "simulate",
-    "types",
+    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "keys", "new", "run", "schema", "serve",
+    "simulate", "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
 
