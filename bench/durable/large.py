@@ -30,7 +30,11 @@ from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
 from interlock.model.codec import encode, snapshot_digest
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.shadow import ShadowReplay
@@ -113,7 +117,7 @@ class Filling(SqliteStore):
         self._own.execute("PRAGMA wal_autocheckpoint = 20000")
         self._open = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Write one step."""
         if self._open == 0:
             begin(self._own)
@@ -224,7 +228,7 @@ class _Noting(MemoryStore):
         super().__init__()
         self._kept = kept
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Note, and keep."""
         self._kept.append(append)
         return await super().append(append)

@@ -24,7 +24,11 @@ from interlock.effects.work_delta import work_delta
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
@@ -102,11 +106,11 @@ class Noting(SqliteStore):
         self.late_ms: list[int] = []
         self.all_fired = asyncio.Event()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Append and note the time, even if the worker stops waiting because its renewal finds the timer fired."""
         return await asyncio.shield(asyncio.ensure_future(self._noted(append)))
 
-    async def _noted(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def _noted(self, append: Append) -> AppendResult:
         answer = await super().append(append)
         if isinstance(answer, Appended):
             self.late_ms.append(self._shifted.now_ms() - self._due_ms.pop(append.entity))

@@ -144,6 +144,34 @@ class ArchivedError(NotFoundError):
         self.archive = archive
 
 
+class CompactedError(NotFoundError):
+    """The beginning of the journal was compacted: the oldest version that can be read is `since`."""
+
+    code = "journal.compacted"
+
+    def __init__(self, entity: str, version: int) -> None:
+        message = f"the journal of `{entity}` was compacted: its entries up to version {version} are removed"
+        super().__init__(message, hint=f"the oldest state that can be read is that of version {version}")
+        self.since = version
+
+
+class PrunedError(NotFoundError):
+    """The entity was removed by retention, and its id is never used again. `version` was its last one.
+
+    `archive` is the address of the archive that has its journal, if one has it.
+    """
+
+    code = "entity.pruned"
+
+    def __init__(self, entity: str, version: int, archive: str | None = None) -> None:
+        hint = "use another id: an id is never used twice"
+        if archive:
+            hint = f"read its journal in the archive: interlock journal {archive} {entity}"
+        super().__init__(f"`{entity}` was removed by retention; its last version was {version}", hint=hint)
+        self.version = version
+        self.archive = archive
+
+
 class ConflictError(InterlockError):
     """Another writer changed the entity first: retry on a fresh snapshot. The driver has already retried."""
 

@@ -13,7 +13,14 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+    Conflict,
+    Duplicate,
+    Loaded,
+)
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import FileSystem
@@ -60,9 +67,7 @@ class StuckError(Exception):
     """The store reports a lost swap, and there is no other writer."""
 
 
-def appended(
-    journals: BlockingFileStore, append: Append
-) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
+def appended(journals: BlockingFileStore, append: Append) -> AppendResult:
     """Append every second version inline where that is possible, as a store with one caller does."""
     answer = journals.append_inline(append) if append.entry.version % 2 else None
     return journals.append(append) if answer is None else answer

@@ -19,7 +19,10 @@ from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.store import FileStore
@@ -68,7 +71,7 @@ class EachStore(SqliteStore):
         self._own: sqlite3.Connection = open_writer(path)
         self._own.execute("PRAGMA wal_autocheckpoint = 1000")
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Write and commit one step."""
         counts: Counts = {}
         begin(self._own)

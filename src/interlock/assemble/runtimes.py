@@ -384,6 +384,7 @@ class PendingRuntime:
             await runtime.revisions.warn_outdated()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
+            self._start_retention(runtime)
         except BaseException:
             await runtime.close()
             raise
@@ -494,6 +495,26 @@ class PendingRuntime:
                 "this store has no leases: reconcilers do not run, and timers keep their deadline after downtime",
                 extra={"store": without_password(self.url)},
             )
+
+    def _start_retention(self, runtime: Runtime) -> None:
+        """Start what removes entities and entries by the charts' retention, in processes that run effects."""
+        if self._options.work is False or all(each.chart.retention is None for each in self._kernels):
+            return
+        if runtime.store.retention is None:
+            import_module("logging").getLogger("interlock").warning(
+                "this store removes nothing: the retention of the charts has no effect",
+                extra={"store": without_password(self.url)},
+            )
+            return
+        from interlock.assemble.archives import Archives
+        from interlock.operate.retention.worker import RetentionWorker
+        from interlock.stores.registry import tenant_of
+
+        archives = Archives(tenant_of(self.url))
+        worker = RetentionWorker(runtime, open_archive=archives.open)
+        worker.start()
+        runtime.on_close(archives.close)
+        runtime.on_close(worker.stop)
 
     def blocking(self) -> BlockingRuntime:
         """Open it for code without an event loop."""

@@ -125,7 +125,15 @@ def default_store() -> str:
 
 def default_keyring() -> str | None:
     """Return the address of the keyring of the environment or the project; None if there is none."""
-    return os.environ.get(KEYRING_VARIABLE) or project().keyring
+    given = os.environ.get(KEYRING_VARIABLE)
+    if given:
+        return given
+    try:
+        return project().keyring
+    except UsageError as error:  # a wrong project file matters only if it is used
+        if error.code == "project.keyring":
+            raise
+        return None
 
 
 def key_prefix_of(given: str | None) -> str:

@@ -27,6 +27,7 @@ from interlock.model.chart import (
     Descriptor,
     Invoke,
     LateCompensation,
+    RetentionPolicy,
     State,
     StateType,
     Transition,
@@ -40,7 +41,7 @@ from interlock.model.document.document import DialectName
 from interlock.model.document.field import UNSET, Field, field_at
 from interlock.model.document.walk import guard_parts
 from interlock.model.duration import format_duration, parse_duration
-from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
+from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, KEY_WINDOW_MS, STATES_MAX, TRANSITIONS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +138,28 @@ class ChartBuilder:
             label=label,
             compatible=document.compatible,
             upgrade=document.upgrade,
+            retention=self._retention(),
             renamed=document.renamed,
             properties=document.properties,
             inline=tuple(self.inline),
             source=document.source,
         )
         return with_required_names(chart)
+
+    def _retention(self) -> RetentionPolicy | None:
+        """The retention, in milliseconds. A key that does nothing is an error: its author expects something of it."""
+        written = self.document.retention
+        if written is None:
+            return None
+        if written.ended is None and written.entries is None:
+            hint = "such as {ended: 90d, entries: 400d}"
+            self.diagnostics.error("retention.empty", "`retention` removes nothing", written.location, hint=hint)
+        ended_ms = None if written.ended is None else parse_duration(written.ended)
+        entries_ms = None if written.entries is None else parse_duration(written.entries)
+        if entries_ms is not None and entries_ms < KEY_WINDOW_MS:
+            message = f"`entries: {written.entries}` is shorter than keys are remembered"
+            self.diagnostics.error("retention.entries", message, written.location, hint="30d at least")
+        return RetentionPolicy(ended_ms, entries_ms, written.archive)
 
     def _state(self, index: int) -> State:
         tree, written = self.tree, self.tree.states[index]

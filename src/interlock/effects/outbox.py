@@ -20,7 +20,7 @@ from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import Failure, error_facts
 from interlock.effects.wait_limits import ENDING
 from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_id_of
-from interlock.errors import InterlockError, NotFoundError
+from interlock.errors import InterlockError, NotFoundError, PrunedError
 from interlock.model.backoff import Backoff
 from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
@@ -69,6 +69,8 @@ class OutboxRelay:
         try:
             return await self._deliver(claim)
         except InterlockError as error:
+            if isinstance(error, PrunedError):  # it had ended, and an entity that has ended takes no event
+                return Settlement(claim, "done")
             if isinstance(error, NotFoundError):
                 return await self._report_undeliverable(claim, "undeliverable")
             if error.code in ("personal.undeclared", "personal.erased"):  # another try would end alike

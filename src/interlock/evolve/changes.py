@@ -51,6 +51,8 @@ RULES: dict[str, ChangeRule] = {
     "chart.script": ChangeRule("care", "new entities start with another script"),
     "chart.create": ChangeRule("care", "others may create entities; applies immediately"),
     "chart.read": ChangeRule("care", "others may read entities; applies immediately to entities of every revision"),
+    "retention.shorter": ChangeRule("care", "entities or entries are removed earlier, or without a copy", "all"),
+    "retention.longer": ChangeRule("safe", "nothing is removed earlier"),
     "monotonic.order": ChangeRule(
         "breaking", "the order of states that are never left backwards is another one", "none without a mapping"
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
 from interlock.compiler.build import compile_document
 from interlock.compiler.resolve import exact_descriptor, parse_descriptor
@@ -29,9 +30,10 @@ from interlock.evolve.transitions import (
 )
 from interlock.model.chart import DIALECTS, Chart
 from interlock.model.document.actions import Log
-from interlock.model.document.document import Document, EventType, Invoke, State
+from interlock.model.document.document import Document, EventType, Invoke, Retention, State
 from interlock.model.document.field import Field
 from interlock.model.document.targets import TargetIndex, Unresolved
+from interlock.model.duration import parse_duration
 from interlock.model.personal_plan import is_personal
 
 
@@ -76,6 +78,7 @@ def diff_documents(before: Document, after: Document, between: Iterable[Document
     renamed = normalize(rename_states(normalize(before), names))
     old, new = _compiled(before), _compiled(after)
     changes = _Differ(renamed, normalize(after), names).changes()
+    changes += _retention_changes(before, after)
     changes += [Change(code="state.rename_conflict", subject=f"{each}") for each in clashing]
     is_same = behaviour_name(before) == behaviour_name(after)
     if is_same and before != after and not changes:
@@ -91,6 +94,28 @@ def diff_documents(before: Document, after: Document, between: Iterable[Document
         old=_compiled(renamed) if names else old,
         new=new,
     )
+
+
+def _retention_changes(before: Document, after: Document) -> list[Change]:
+    """Return the change of how long entities and entries are kept; without a duration, for ever."""
+    old, new = before.retention or Retention(), after.retention or Retention()
+    if old == new:
+        return []
+    durations = ((old.ended, new.ended), (old.entries, new.entries))
+    is_shorter = any(_kept_ms(later) < _kept_ms(earlier) for earlier, later in durations)
+    is_lost = old.archive is not None and new.archive != old.archive
+    code = "retention.shorter" if is_shorter or is_lost else "retention.longer"
+    return [Change(code=code, subject=after.kind, detail=f"{_retention_text(old)} -> {_retention_text(new)}")]
+
+
+def _kept_ms(text: str | None) -> float:
+    found = None if text is None else parse_duration(text)
+    return inf if found is None else found
+
+
+def _retention_text(retention: Retention) -> str:
+    named = (("ended", retention.ended), ("entries", retention.entries), ("archive", retention.archive))
+    return ", ".join(f"{name} {text}" for name, text in named if text is not None) or "none"
 
 
 def named_states(document: Document, names: dict[str, str]) -> dict[str, State]:

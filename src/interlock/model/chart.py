@@ -238,6 +238,15 @@ class State:
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How long ended entities, and entries of living ones, are kept (None: no limit). `archive`: a copy goes there."""
+
+    ended_ms: int | None = None
+    entries_ms: int | None = None
+    archive: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenStates:
     """The hidden states of a chart: `sensitive: true` or a mapping, and everything inside them.
@@ -282,6 +291,7 @@ class Chart:
     label: str | None = None
     compatible: str | None = None
     upgrade: Literal["pinned", "safe"] | None = None
+    retention: RetentionPolicy | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     properties: Any = None
     guards: tuple[str, ...] = ()

@@ -138,6 +138,22 @@ KEY_WINDOW_MS = 2_592_000_000
 shorter time (14 days is common). Without a limit, stores would grow with the number of events. Stripe keeps keys for a
 day."""
 
+RETENTION_BATCH = 64
+"""Entities of one batch of retention: one transaction on SQLite, and one entry of the record. More would make senders
+wait longer for the writer."""
+
+RETENTION_ROWS = 1_000
+"""Rows that one call removes of one entity: some milliseconds, after which the steps of others have their turn."""
+
+RETENTION_PAGES = 256
+"""Pages of a SQLite file that are cut off at once (1 MiB)."""
+
+RETENTION_INTERVAL_MS = 3_600_000
+"""How often workers look for what the charts' retention allows to remove: retention is meant in days."""
+
+COMPACT_ENTRIES_MIN = 100
+"""Entries that a compaction must remove at least: it writes a snapshot, which may be as large as some entries."""
+
 CONFLICT_RETRIES_MAX = 16
 """Conflicts in a row before a driver gives up: with full jitter, sixteen mean that other writers starve this one."""
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from interlock.errors import ArchivedError, CorruptionError, UnavailableError
+from interlock.errors import ArchivedError, CompactedError, CorruptionError, UnavailableError
 from interlock.evolve.changes import Change
 from interlock.evolve.diff import ChartDiff
 from interlock.model.chart import Chart
@@ -229,6 +229,8 @@ class _JournalFacts(_Facts):
                     await self._read_entity(row)
                 except ArchivedError:
                     skipped["in an archive"] = skipped.get("in an archive", 0) + 1
+                except CompactedError:
+                    skipped["compacted"] = skipped.get("compacted", 0) + 1
                 except (CorruptionError, UnavailableError) as error:
                     skipped[error.code] = skipped.get(error.code, 0) + 1
             else:

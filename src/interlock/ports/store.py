@@ -29,6 +29,7 @@ from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.projections import Projections
+from interlock.ports.retention import Retention
 from interlock.ports.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
@@ -146,7 +147,13 @@ class KeyExpired(Struct, frozen=True, gc=False):
     time_ms: int
 
 
-AppendResult = Appended | Duplicate | Conflict | StaleAttempt | KeyExpired
+class Pruned(Struct, frozen=True, gc=False):
+    """The entity was removed by retention at this version, and its id is never used again; nothing was written."""
+
+    version: int
+
+
+AppendResult = Appended | Duplicate | Conflict | StaleAttempt | KeyExpired | Pruned
 """The result of an append."""
 
 
@@ -365,6 +372,11 @@ class Store(Protocol):
     @property
     def journal_release(self) -> JournalRelease | None:
         """Releases journals that an archive has."""
+        return None
+
+    @property
+    def retention(self) -> Retention | None:
+        """Removes ended entities, and the beginnings of journals."""
         return None
 
     @property

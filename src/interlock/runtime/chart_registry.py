@@ -39,12 +39,16 @@ REPORT_KIND = "interlock-report"
 MIGRATION_KIND = "interlock-migration"
 """The kind of migrations: what they do, who asked for them, and how far they are."""
 
+RETENTION_KIND = "interlock-retention"
+"""The kind of runs of retention: what they were to remove, and what they removed."""
+
 CONSOLE_ROLE = "interlock.console"
 
 _BUILTIN_FILES = {
     JOB_KIND: JOB_FILE,
     REPORT_KIND: Path(__file__).with_name("report.yaml"),
     MIGRATION_KIND: Path(__file__).with_name("migration.yaml"),
+    RETENTION_KIND: Path(__file__).with_name("retention.yaml"),
 }
 
 BUILTIN_KINDS = frozenset(_BUILTIN_FILES)

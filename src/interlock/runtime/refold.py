@@ -18,7 +18,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError, UsageError
+from interlock.errors import (
+    ArchivedError,
+    CompactedError,
+    CorruptionError,
+    InterlockError,
+    UnavailableError,
+    UsageError,
+)
 from interlock.evolve.refold import CHANGED, LifeFold, RefoldAnswer, RefoldReport, RefoldTally
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
@@ -143,6 +150,8 @@ class Refold:
             self.tally.add_gap("conflict.retries", "clients kept changing it while it was folded", row.entity)
         except ArchivedError as error:
             self.tally.add_gap(error.code, f"journals are in the archive {error.archive}", row.entity)
+        except CompactedError as error:  # a fold needs the whole life
+            self.tally.add_gap(error.code, "the beginning of journals was compacted", row.entity)
         except (CorruptionError, UnavailableError) as error:
             self.tally.add_gap(error.code, error.message, row.entity)
 

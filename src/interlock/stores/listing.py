@@ -93,7 +93,9 @@ def page_of(query: EntityQuery, positions: list[tuple[int, str]]) -> tuple[list[
 
 
 def row_position(row: Found, query: EntityQuery) -> int | None:
-    """Return the time by which a row is listed; None when a filter excludes it."""
+    """Return the time by which a row is listed; None when a filter excludes it, or while retention removes it."""
+    if row[2] < 0:
+        return None
     return list_position(
         query,
         row[1],

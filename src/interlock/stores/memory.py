@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.errors import ArchivedError, UnavailableError, UsageError
+from interlock.errors import ArchivedError, CompactedError, UnavailableError, UsageError
 from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
@@ -34,11 +34,13 @@ from interlock.ports.journal_feed import (
     read_numbered_cursor,
 )
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
+from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
     Appended,
+    AppendResult,
     Conflict,
     Duplicate,
     EntityPage,
@@ -47,6 +49,7 @@ from interlock.ports.store import (
     Itself,
     JournalRelease,
     Loaded,
+    Pruned,
     StaleAttempt,
     check_plain,
 )
@@ -79,7 +82,8 @@ def open_store(url: str) -> MemoryStore:
 class _StoredEntity(Struct):
     """One entity: its snapshot, its journal, its keys, and since when it is in each of its states.
 
-    `head` and `changed_ms` are of the last record, which may be in the `archive` with all `released` ones.
+    `head` and `changed_ms` are of the last record, which may be in the `archive` with all `released` ones; without an
+    archive, these were removed. `is_removed`: it has a tombstone, and records that are not removed yet.
     """
 
     kind: str
@@ -94,6 +98,8 @@ class _StoredEntity(Struct):
     changed_ms: int
     released: int = 0
     archive: str = ""
+    base: JournalBase | None = None
+    is_removed: bool = False
 
 
 class MemoryStore:
@@ -105,6 +111,7 @@ class MemoryStore:
     statistics = Itself[Statistics]()
     audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
+    retention = Itself[Retention]()
     journal_feed = Itself[JournalFeed]()
     journal_archive = verification = wakeups = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
@@ -114,6 +121,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._entities: dict[str, _StoredEntity] = {}
         self._feed: list[tuple[str, int]] = []
+        self._tombstones: dict[str, Tombstone] = {}
         self._lock = Lock()
         self._closed = False
         self._calls = 0
@@ -127,12 +135,14 @@ class MemoryStore:
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Write one step, if the entity is still at the expected version and its key is new."""
         entry = append.entry
         await self._take_turns()
         with self._lock:
             self._check_open()
+            if append.entity in self._tombstones:
+                return Pruned(self._tombstones[append.entity].version)
             stored = self._entities.get(append.entity)
             if stored is not None and entry.key in stored.keys:
                 return Duplicate(stored.keys[entry.key])
@@ -169,7 +179,7 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             stored = self._entities.get(entity)
-            if stored is None:
+            if stored is None or stored.is_removed:
                 return None
             if key is not None and key in stored.keys:
                 return Duplicate(stored.keys[key])
@@ -180,9 +190,11 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             stored = self._entities.get(entity)
-            if stored is None or limit <= 0:
+            if stored is None or stored.is_removed or limit <= 0:
                 return ()
             start = max(0, after) - stored.released
+            if start < 0 and not stored.archive:
+                raise CompactedError(entity, stored.released)
             if start < 0:
                 raise ArchivedError(entity, stored.released, stored.archive)
             return tuple(stored.records[start : start + min(limit, PAGE_MAX)])
@@ -203,7 +215,7 @@ class MemoryStore:
 
     def _matching(self, query: EntityQuery) -> Iterator[tuple[int, str]]:
         for entity, stored in self._entities.items():
-            if stored.kind != query.kind:
+            if stored.kind != query.kind or stored.is_removed:
                 continue
             position = list_position(
                 query,
@@ -321,6 +333,81 @@ class MemoryStore:
                 stored.released, stored.archive = version, archive
             return True
 
+    # Retention
+
+    async def prune(self, tombstone: Tombstone, *, rows: int) -> Removal:
+        """Write the tombstone if the entity may go, and remove records."""
+        with self._lock:
+            self._check_open()
+            entity, stored = tombstone.entity, self._entities.get(tombstone.entity)
+            if entity not in self._tombstones:
+                if stored is None or (stored.snapshot.version, stored.head) != (tombstone.version, tombstone.head):
+                    return Removal(0, is_done=True, blocked="changed")
+                if stored.snapshot.ended is None:
+                    return Removal(0, is_done=True, blocked="alive")
+                if self._work.list_work(WorkQuery(entity=entity, limit=1)).rows:
+                    return Removal(0, is_done=True, blocked="work")
+                self._tombstones[entity] = tombstone
+                stored.is_removed = True
+            return self._remove(entity, rows)
+
+    async def compact(self, base: JournalBase, *, newest: Snapshot, rows: int) -> Removal:  # noqa: ARG002 - at once
+        """Write the base if the journal has its record and a later one, and remove records."""
+        with self._lock:
+            self._check_open()
+            stored = self._entities.get(base.entity)
+            if stored is None or stored.is_removed or not stored.released <= base.version < stored.snapshot.version:
+                return Removal(0, is_done=True, blocked="changed")
+            if stored.archive:
+                return Removal(0, is_done=True, blocked="archived")
+            count = base.version - stored.released
+            if count and stored.records[count - 1].head != base.head:
+                return Removal(0, is_done=True, blocked="changed")
+            if count:
+                del stored.records[:count]
+                stored.released, stored.base = base.version, base
+            return Removal(count, is_done=True, version=base.version)
+
+    async def remove_rest(self, entity: str, *, rows: int) -> Removal:
+        """Go on with what `prune` began."""
+        with self._lock:
+            self._check_open()
+            return self._remove(entity, rows)
+
+    def _remove(self, entity: str, rows: int) -> Removal:
+        """Remove records of an entity with a tombstone, and the entity with its last one."""
+        found, stored = self._tombstones.get(entity), self._entities.get(entity)
+        if found is None or stored is None:
+            return Removal(0, is_done=True, version=0 if found is None else found.version)
+        count = min(max(1, rows), len(stored.records))
+        del stored.records[:count]
+        if not stored.records:
+            del self._entities[entity]
+        return Removal(count, not stored.records, found.version)
+
+    async def unfinished(self, *, limit: int) -> tuple[str, ...]:
+        """Return entities of which records are left."""
+        with self._lock:
+            return tuple(sorted(each for each, stored in self._entities.items() if stored.is_removed))[:limit]
+
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """Return the last version of an entity and the hash of that record."""
+        stored = self._entities.get(entity)
+        return (0, "") if stored is None or stored.is_removed else (stored.snapshot.version, stored.head)
+
+    async def tombstone(self, entity: str) -> Tombstone | None:
+        """Return the tombstone of a pruned entity."""
+        return self._tombstones.get(entity)
+
+    async def journal_base(self, entity: str) -> JournalBase | None:
+        """Return where a compacted journal begins."""
+        stored = self._entities.get(entity)
+        return None if stored is None else stored.base
+
+    async def reclaim(self, *, pages: int) -> int:  # noqa: ARG002 - the interpreter returns memory itself
+        """Do nothing."""
+        return 0
+
     # Definitions
 
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
@@ -368,7 +455,7 @@ class MemoryStore:
                 FeedEntry(entity, record.entry, numbered_cursor(SCHEME, number), record.head)
                 for number, (entity, version) in enumerate(self._feed[start:end], start=start + 1)
                 if (kinds is None or kind_of(entity) in kinds)
-                and (record := self._record(self._entities[entity], version)) is not None
+                and (record := self._record(self._entities.get(entity), version)) is not None
             )
             return FeedPage(entries, numbered_cursor(SCHEME, end), is_last=end == len(self._feed))
 
@@ -377,15 +464,17 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             for number, (entity, version) in enumerate(self._feed):
-                record = self._record(self._entities[entity], version)
+                record = self._record(self._entities.get(entity), version)
                 if record is not None and record.entry.event.time_ms >= time_ms:
                     return numbered_cursor(SCHEME, number)
             return numbered_cursor(SCHEME, len(self._feed))
 
     @staticmethod
-    def _record(stored: _StoredEntity, version: int) -> JournalRecord | None:
-        """Return a record; None when it was released to an archive."""
-        return None if version <= stored.released else stored.records[version - stored.released - 1]
+    def _record(stored: _StoredEntity | None, version: int) -> JournalRecord | None:
+        """Return a record; None when it was released to an archive, or removed."""
+        if stored is None or stored.is_removed or version <= stored.released:
+            return None
+        return stored.records[version - stored.released - 1]
 
     # Work
 

@@ -10,19 +10,18 @@ from msgspec.structs import replace
 
 from interlock.ports.store import (
     Append,
-    Appended,
+    AppendResult,
     Conflict,
     Duplicate,
     EntityPage,
     EntityQuery,
     KeyExpired,
     Loaded,
-    StaleAttempt,
 )
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite.suite import StoreSubject, store_cases
 
-Answer = Appended | Duplicate | Conflict | StaleAttempt
+Answer = AppendResult
 
 
 class SaysNothingOfLeases(MemoryStore):
@@ -96,7 +95,7 @@ class UsesUpKeys(MemoryStore):
 class DoubtsTheLate(MemoryStore):
     """Treats every late event as one whose key has expired."""
 
-    async def append(self, append: Append) -> Answer | KeyExpired:  # type: ignore[override]  # memory forgets none
+    async def append(self, append: Append) -> Answer | KeyExpired:
         if append.sent_ms is not None and append.sent_ms < append.entry.event.time_ms:
             return KeyExpired(append.expected, append.entry.event.time_ms)
         return await super().append(append)

@@ -21,7 +21,13 @@ from typing import Protocol, TypeVar
 from interlock.errors import UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+    Duplicate,
+    Loaded,
+)
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
@@ -48,7 +54,7 @@ class Plain(Protocol):
     def load(self, entity: str) -> Loaded | Duplicate | None:
         """Load the entity."""
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
+    def append(self, append: Append) -> AppendResult:
         """Append one step."""
 
     def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:
@@ -85,7 +91,7 @@ class Waited:
         """Load the entity."""
         return self._runner.run(self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
+    def append(self, append: Append) -> AppendResult:
         """Append one step."""
         self._store.database.queue.policy = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
@@ -123,7 +129,7 @@ class Timed:
         """Load the entity."""
         return self._timed(lambda: self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
+    def append(self, append: Append) -> AppendResult:
         """Append one step."""
         return self._timed(lambda: self._store.append(append))
 

@@ -12,17 +12,21 @@ import sys
 from collections import deque
 
 from interlock.cli.main import main
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+)
 from interlock.stores.sqlite.store import SqliteStore
 
 HELD = 20
 
 _append = SqliteStore.append
 _held: deque[Append] = deque()
-_keeping: set[asyncio.Task[Appended | Duplicate | Conflict | StaleAttempt]] = set()
+_keeping: set[asyncio.Task[AppendResult]] = set()
 
 
-async def append_early(store: SqliteStore, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+async def append_early(store: SqliteStore, append: Append) -> AppendResult:
     """Report a step as stored, and store the one that came `HELD` steps before it."""
     _held.append(append)
     if len(_held) > HELD:

@@ -32,7 +32,17 @@ from interlock.errors import ConflictError, UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityPage, EntityQuery, Loaded, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+    Conflict,
+    Duplicate,
+    EntityPage,
+    EntityQuery,
+    Loaded,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.samples import kernel
@@ -144,7 +154,7 @@ class RenamingStore(Store):
         folder.mkdir(exist_ok=True)
         self._folder = folder
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> AppendResult:
         """Store one step, if no other process does so at the same time."""
         version, _, keys = self._read(append.entity)
         if append.entry.key in keys:

@@ -422,6 +422,14 @@ class Simulated:
         self._change(at, (name, None))
 
     @call
+    def remove_directory(self, at: int, name: str) -> None:
+        found = self.world.nodes[self._look_up(at, name)]
+        assert isinstance(found, Directory)
+        if found.cache:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), name)
+        self._change(at, (name, None))
+
+    @call
     def lock(self, directory: int, ms_max: int) -> None:
         owner = self.world.locks.setdefault(self._opened[directory], (self.process, directory))
         if owner != (self.process, directory):

@@ -45,15 +45,15 @@ class ArchiveStory(Story):
 
 def releasing(processes: Processes) -> Iterator[Moment]:
     """Power cuts, kills and errors at each call of a release."""
-    yield from _crashed(processes, _ended_story, _release)
+    yield from crashed(processes, _ended_story, _release)
 
 
 def adopting(processes: Processes) -> Iterator[Moment]:
     """Power cuts, kills and errors at each call of an adoption."""
-    yield from _crashed(processes, _empty_story, _adopt)
+    yield from crashed(processes, _empty_story, _adopt)
 
 
-def _crashed(processes: Processes, started: Beginning, deed: Deed) -> Iterator[Moment]:
+def crashed(processes: Processes, started: Beginning, deed: Deed) -> Iterator[Moment]:
     story, fs, journals = started(processes)
     first = fs.count
     story.watch(fs)

@@ -41,6 +41,7 @@ from tests.crash.simulated.recorded_calls import (
     simulated,
 )
 from tests.crash.simulated.releases import adopting, releasing
+from tests.crash.simulated.removals import compacting, pruning
 
 
 @dataclass
@@ -259,6 +260,8 @@ FAMILIES: tuple[Family, ...] = (
     releasing,
     rotating(rivals),
     adopting,
+    pruning,
+    compacting,
     twice,
     rotating(heir),
     rotating(twice),

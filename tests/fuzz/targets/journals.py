@@ -24,7 +24,11 @@ from interlock.errors import InterlockError, UsageError
 from interlock.model.codec import encode
 from interlock.model.journal.record import JournalRecord, chain_start, decode_record, encode_line
 from interlock.model.limits import BUNDLE_LINE_BYTES_MAX
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.bundle import BundleReader, export_bundle, import_bundle
 from interlock.runtime.history.replay import repeat_step
@@ -94,7 +98,7 @@ class _Recorded(MemoryStore):
         super().__init__()
         self.appends: list[Append] = []
 
-    async def append(self, append: Append) -> Appended | Conflict | Duplicate | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Append, and remember it."""
         found = await super().append(append)
         if isinstance(found, Appended) and append.entity == ENTITY:

@@ -159,12 +159,15 @@ def test_every_endpoint_has_a_request() -> None:
 
 
 async def test_no_route_of_the_api_is_outside_of_the_table() -> None:
-    """Whatever the application routes below /api is an endpoint, or the OpenAPI document."""
+    """Whatever the application routes below /api is an endpoint, the OpenAPI document, or the inbox.
+
+    The inbox knows no rights: a signature decides (`tests/unit/web/api/test_inbox.py`).
+    """
     async with (
         interlock.open("memory:", charts=[world.chart(world.OWN_CHART)]) as runtime,
         console(runtime) as (app, _),
     ):
-        routes = app._app._app.routes  # type: ignore[attr-defined]
+        routes = app._app._app.routes  # type: ignore[attr-defined]  # the layers around the routes
         paths = {each.path for each in routes if each.path.startswith("/api")}
 
     outside = {f"/api/v1{each.partition(' ')[2]}" for each in OUTSIDE}

@@ -277,6 +277,7 @@ def every_word() -> Document:
         properties={"never": ["second"]},
         renamed={"old": "first"},
         removed={"states": {"gone": "2027-01-31"}, "events": {"lost": "2027-02-01"}},
+        retention={"ended": "90d", "entries": "400d", "archive": "file:///var/archive/all"},
         allow={"state.trap": "it is one"},
         id="top",
         tags=["a"],
@@ -370,6 +371,7 @@ sensitive: [address]
 properties: {never: [second]}
 renamed: {old: first}
 removed: {states: {gone: 2027-01-31}, events: {lost: 2027-02-01}}
+retention: {ended: 90d, entries: 400d, archive: "file:///var/archive/all"}
 allow: {state.trap: it is one}
 on: {reset: {target: first, roles: [admin]}}
 after: {"= context.wait": {target: first, onRestore: remaining}}

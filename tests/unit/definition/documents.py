@@ -366,6 +366,14 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
         "properties": PLAIN,
         "renamed": st.dictionaries(IDS, IDS, max_size=1).map(lambda each: tuple(each.items())),
         "removed": some(doc.Removed, {"states": TOMBSTONES, "events": TOMBSTONES}),
+        "retention": some(
+            doc.Retention,
+            {
+                "ended": st.sampled_from(["90d", "1h30m"]),
+                "entries": st.sampled_from(["400d", "30d"]),
+                "archive": st.just("file:///var/archive"),
+            },
+        ),
     }
     made: doc.Document = draw(
         some(doc.Document, parts, kind=st.sampled_from(["order", "vm.resize", "no", "1"]), root=root)

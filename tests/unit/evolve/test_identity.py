@@ -265,6 +265,7 @@ GOLDEN = {
     "vm": "b1.e2d3eb936c0e2f5644d2",
     "order": "b1.8f9a1e1ecd3ea5d01792",
     "trip": "b1.4b37131e08ebe29019b7",
+    "customer": "b1.1f2a9f5811d2af69dfae",
 }
 
 

@@ -8,7 +8,12 @@ from itertools import count
 
 from interlock.assemble.charts import loads
 from interlock.kernel.step import Kernel
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt, Store
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+    Conflict,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
@@ -114,7 +119,7 @@ class Interrupted(MemoryStore):
         super().__init__()
         self.before: list[Callable[[], Awaitable[object]]] = []
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """As the memory store, after the next interruption."""
         if self.before:
             await self.before.pop(0)()
@@ -128,7 +133,7 @@ class Watched(MemoryStore):
         super().__init__()
         self.conflicts = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """As the memory store, slowly."""
         await asyncio.sleep(0)
         answer = await super().append(append)

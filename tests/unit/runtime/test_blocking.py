@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+)
 from interlock.runtime import blocking
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.runtime import Runtime
@@ -41,7 +44,7 @@ class Endless(MemoryStore):
         self.cancelled = Event()
         self.seen = ""
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """As the memory store, unless it is set to hang."""
         self.seen = ABOUT.get()
         if self.stuck:

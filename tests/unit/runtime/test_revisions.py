@@ -20,7 +20,11 @@ from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Receipt
 from interlock.model.limits import REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MS
 from interlock.ports.definitions import Definition, Edition, StoredDefinition, body_digest, newest_edition
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityQuery, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+    EntityQuery,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.revisions import compile_stored, make_definition
@@ -112,7 +116,7 @@ class _Watched(MemoryStore):
         self.saving: Callable[[], None] = lambda: None
         self.reads = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         self.writes.append(f"{append.entity} {append.entry.version}")
         return await super().append(append)
 

@@ -13,7 +13,10 @@ from interlock.model.limits import (
     BACKOFF_MS_MIN,
     CONFLICT_RETRIES_MAX,
 )
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+)
 from interlock.runtime.entities import entities as driver
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
@@ -224,7 +227,7 @@ class _Lossy(MemoryStore):
         super().__init__()
         self.failing = False
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         answer = await super().append(append)
         if self.failing:
             self.failing = False

@@ -41,7 +41,8 @@ from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step
-from interlock.runtime.history.verify import difference
+from interlock.runtime.history.verify import UNKNOWN, difference
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import missing_functions
 from interlock.runtime.runtime import Runtime
@@ -111,6 +112,8 @@ async def _print_journal(
             _print_entry(terminal, entry, as_json=as_json)
         return
     left, is_known = limit, False
+    if after == 0:
+        after = await _beginning(terminal, runtime, entity)
     async for page in pages(runtime.store, entity, after=after):
         is_known = True
         for entry in page if left is None else page[:left]:
@@ -121,7 +124,8 @@ async def _print_journal(
             if left <= 0:
                 return
     if not is_known and await runtime.store.load(entity) is None:  # no more entries, or no such entity
-        raise _unknown(entity)
+        found = await missing_entity(runtime.store, entity)
+        raise _unknown(entity) if found.code == UNKNOWN else found
     if follow:
         async for entry in runtime.watch(entity, after=after):
             await runtime.permissions.check_reader(entity, reader)
@@ -129,6 +133,17 @@ async def _print_journal(
             left = None if left is None else left - 1
             if left == 0:
                 return
+
+
+async def _beginning(terminal: Terminal, runtime: Runtime, entity: str) -> int:
+    """Return the version after which a journal begins; of a compacted one, say so."""
+    base = None if runtime.store.retention is None else await runtime.store.retention.journal_base(entity)
+    if base is None:
+        return 0
+    terminal.note(
+        ("note", "cyan"), f": the entries up to version {base.version} were removed: the journal was compacted"
+    )
+    return base.version
 
 
 def _print_entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:

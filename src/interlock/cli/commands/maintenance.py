@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from contextlib import AsyncExitStack
-from pathlib import Path
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote
 
 import click
 
+from interlock.assemble.archives import Archives, archive_folder
 from interlock.cli import exit_codes
 from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
@@ -48,7 +47,6 @@ from interlock.runtime.message_setting import bus_of, turn_off
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
-from interlock.stores.files.names import tenant_folder
 from interlock.stores.registry import all_tenants, grant_script, schema_of, tenant_of, upgrade_script
 from interlock.stores.registry import open_store as open_store_url
 
@@ -219,26 +217,18 @@ def archive(
     After an interruption run the same command again. With --json one JSON object per line.
     """
     url, _ = split_words(words)
-    folder = _folder(target)
+    archive_folder(target)
     bound = load_charts(charts)
     older_ms = duration_ms(older, "--older")
     counts: Counter[str] = Counter()
 
     async def work() -> None:
         async with open_for_writing(url, bound) as runtime, AsyncExitStack() as stack:
-            tenant = tenant_of(url)
-            home = folder / tenant_folder(tenant) if tenant else folder
-            if not dry_run:
-                _create_folder(folder)
-                _create_folder(home)
-            months: dict[str, Store] = {}
+            archives = Archives(tenant_of(url))
+            stack.push_async_callback(archives.close)
 
             async def open_month(month: str) -> tuple[Store, str]:
-                address = (home / month).absolute().as_uri()
-                if month not in months:
-                    months[month] = await open_store_url(f"{address}?{urlencode({'tenant': tenant})}")
-                    stack.push_async_callback(months[month].close)
-                return months[month], address
+                return await archives.open(target, month)
 
             rule = RetentionRule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
             _check_state(runtime, rule)
@@ -260,26 +250,6 @@ def _check_state(runtime: Runtime, rule: RetentionRule) -> None:
     if rule.state not in {each.id for each in chart.states}:
         message = f"chart `{rule.kind}` has no state `{rule.state}`"
         raise NotFoundError(message, code="state.unknown", hint="interlock draw shows them")
-
-
-def _folder(target: str) -> Path:
-    parts = urlsplit(target)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or parts.query:
-        hint = "write --to file:///var/archive/orders"
-        raise UsageError(f"`{target}` is not a folder URL", code="archive.target", hint=hint)
-    return Path(unquote(parts.path))
-
-
-def _create_folder(folder: Path) -> None:
-    """Create a folder of the archive. Its name is flushed to disk before any journal is released."""
-    if not folder.parent.is_dir():
-        raise NotFoundError(f"the folder {folder.parent} does not exist", code="archive.folder", hint="create it first")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _print_archived(terminal: Terminal, each: ArchivedEntity, *, as_json: bool) -> None:

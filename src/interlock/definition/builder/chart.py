@@ -32,7 +32,7 @@ from interlock.definition.builder.values import (
 )
 from interlock.definition.shapes import Text
 from interlock.definition.source.node import key_path
-from interlock.definition.vocabulary.names import DAY, DURATION, EVENT, FIELD, ID, KIND, NAME, TEXT
+from interlock.definition.vocabulary.names import ARCHIVE, DAY, DURATION, EVENT, FIELD, ID, KIND, NAME, TEXT
 from interlock.model.document.actions import Block, Expression
 from interlock.model.document.document import (
     Access,
@@ -42,6 +42,7 @@ from interlock.model.document.document import (
     EventType,
     Initial,
     Removed,
+    Retention,
     Sensitive,
     State,
     Transition,
@@ -144,6 +145,7 @@ def chart(
     properties: Json = None,
     renamed: Mapping[str, str] | None = None,
     removed: Mapping[str, Mapping[str, str]] | None = None,
+    retention: Mapping[str, str] | None = None,
     allow: Mapping[str, str] | None = None,
     id: str | None = None,
     tags: Texts = (),
@@ -198,6 +200,7 @@ def chart(
         properties=literal(properties, "`properties`"),
         renamed=_names(renamed, "`renamed`", "old ids to new ones", (ID, "an old id"), (ID, "a new id")),
         removed=_removed(removed),
+        retention=_retention(retention),
         source=root.location.file,
     )
 
@@ -244,6 +247,22 @@ def _removed(given: Mapping[str, Mapping[str, str]] | None) -> Removed | None:
     return Removed(
         states=_names(given.get("states"), "`removed.states`", "state ids to days", (ID, "a state id"), day),
         events=_names(given.get("events"), "`removed.events`", "events to days", (EVENT, "an event"), day),
+    )
+
+
+def _retention(given: Mapping[str, str] | None) -> Retention | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise usage_error("`retention`", "a mapping with `ended`, `entries` and `archive`", given)
+    unknown = [each for each in given if each not in ("ended", "entries", "archive")]
+    if unknown:
+        raise definition_error("key.unknown", f"`retention` has the unknown key {unknown[0]!r:.80}")
+    return Retention(
+        ended=optional_text(given.get("ended"), DURATION, "a duration"),
+        entries=optional_text(given.get("entries"), DURATION, "a duration"),
+        archive=optional_text(given.get("archive"), ARCHIVE, "the address of an archive"),
+        location=caller_location(),
     )
 
 

@@ -34,6 +34,7 @@ from interlock.definition.shapes import (
     Shape,
     ShapeChecker,
     Value,
+    list_or_true,
 )
 from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTION_SHAPES, ACTIONS
@@ -348,13 +349,7 @@ STATE = Record(
         ),
         Key(
             name="monotonic",
-            shape=OneOf(
-                what="a list of states or true",
-                options=(
-                    Option(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of states")),
-                    Option(kind="scalar", shape=Choice(options=(True,))),
-                ),
-            ),
+            shape=list_or_true(TARGET, "a list of states"),
             codec=LIST_OR_TRUE,
             identity="out",
             order="kept",
@@ -529,7 +524,7 @@ class _ChartCodec(RecordCodec):
         root = self.codecs.of(STATE).write(value.root, inner)
         tree = self.tree(value, inner)
         context = {"context": root.pop("context")} if "context" in root else {}
-        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed")
+        after_context = ("create", "read", "events", "script", "properties", "renamed", "removed", "retention")
         later = {key: tree.pop(key) for key in [*tree] if key in after_context}
         return {**tree, **context, **later, **root}
 
@@ -641,6 +636,13 @@ DOCUMENT = Record(
             identity="out",
             order="kept",
             description="States and events that were removed, until it is safe: for the comparison with a store.",
+        ),
+        Key(
+            name="retention",
+            shape=Ref(name="retention"),
+            identity="out",
+            order="kept",
+            description="How long ended entities, and entries of living ones, are kept.",
         ),
     ),
 )

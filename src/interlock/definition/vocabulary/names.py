@@ -73,6 +73,12 @@ TARGET = Text(
     hint="write it like `paid`, `live.power`, `.child` or `#id`",
 )
 DAY = Text(what="a day", pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}", code="removed.day", hint="write it like 2027-01-31")
+ARCHIVE = Text(
+    what="the address of a folder",
+    pattern=r"file:///[^\s?#]+",
+    code="retention.archive",
+    hint="write it like file:///var/archive/orders",
+)
 DURATION = Text(what="a duration", pattern=DURATION_PATTERN, code="duration.invalid", hint=_UNIT_HINT)
 DELAY = Text(
     what="a duration or an expression",

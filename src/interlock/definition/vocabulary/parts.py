@@ -29,11 +29,13 @@ from interlock.definition.shapes import (
     Shape,
     Text,
     Value,
+    list_or_true,
 )
 from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.access import ACCESS_SHAPES, ROLES
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
+    ARCHIVE,
     BACKOFF,
     DAY,
     DELAY,
@@ -58,6 +60,7 @@ from interlock.model.document.document import (
     Expect,
     Invoke,
     Removed,
+    Retention,
     Retry,
     Saga,
     SagaCall,
@@ -531,13 +534,7 @@ INVOKE = Record(
         ),
         Key(
             name="personal",
-            shape=OneOf(
-                what="a list of fields or true",
-                options=(
-                    Option(kind="list", shape=ListOf(item=FIELD, min=1, what="a list of fields")),
-                    Option(kind="scalar", shape=Choice(options=(True,))),
-                ),
-            ),
+            shape=list_or_true(FIELD, "a list of fields"),
             codec=LIST_OR_TRUE,
             identity="in",
             order="free",
@@ -774,6 +771,33 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 identity="out",
                 order="kept",
                 description="Event to the day from which no sender is expected to send it.",
+            ),
+        ),
+    ),
+    "retention": Record(
+        what="a mapping of how long entities and entries are kept",
+        makes=Retention,
+        keys=(
+            Key(
+                name="ended",
+                shape=DURATION,
+                identity="out",
+                order="kept",
+                description="An entity is removed when it ended longer ago than this. Its id is never used again.",
+            ),
+            Key(
+                name="entries",
+                shape=DURATION,
+                identity="out",
+                order="kept",
+                description="Entries of a living entity that are older than this are removed: 30d at least.",
+            ),
+            Key(
+                name="archive",
+                shape=ARCHIVE,
+                identity="out",
+                order="kept",
+                description="A folder, such as file:///var/archive, that gets a copy before anything is removed.",
             ),
         ),
     ),

@@ -22,7 +22,9 @@ from interlock.model.document.walk import (
     state_guards,
 )
 
-_INFORMATIVE = frozenset({"allow", "compatible", "monotonic", "properties", "removed", "renamed", "upgrade"})
+_INFORMATIVE = frozenset(
+    {"allow", "compatible", "monotonic", "properties", "removed", "renamed", "retention", "upgrade"}
+)
 """Keys without effect on behaviour: if XState ignores them, only a check is lost."""
 
 

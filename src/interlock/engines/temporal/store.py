@@ -494,17 +494,7 @@ class _Definitions:
     async def of(self, kind: str, name: str) -> Definition | None:
         """Return the definition of a revision that this process has saved."""
         found = await self._local.read_definitions(kind, name)
-        if len(found) != 1 or found[0].body is None:
-            return None
-        edition = found[0].edition
-        return Definition(
-            kind=kind,
-            revision=edition.revision,
-            body=found[0].body,
-            label=edition.label,
-            names=edition.names,
-            written_name=edition.written_name,
-        )
+        return found[0].definition if len(found) == 1 else None
 
 
 def _failing(entity: str) -> UnavailableError:

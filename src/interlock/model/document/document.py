@@ -237,6 +237,16 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long entities are kept after they ended, and entries of living ones; and the archive that gets them first."""
+
+    ended: str | None = None
+    entries: str | None = None
+    archive: str | None = None
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole definition: the root state and the keys of the chart.
 
@@ -260,4 +270,5 @@ class Document:
     properties: Any = None
     renamed: tuple[tuple[str, str], ...] = ()
     removed: Removed | None = field(default=None, metadata={"hashed": False})
+    retention: Retention | None = field(default=None, metadata={"hashed": False})
     source: str = field(default="<definition>", compare=False)

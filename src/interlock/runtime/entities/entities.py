@@ -19,7 +19,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from interlock.errors import NotFoundError, UnavailableError
+from interlock.errors import NotFoundError, PrunedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, visible_version
@@ -31,7 +31,17 @@ from interlock.model.step import Fault, Step
 from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, JoinedStore, Loaded, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+    Conflict,
+    Duplicate,
+    JoinedStore,
+    Loaded,
+    Pruned,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
@@ -41,7 +51,7 @@ from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.message_setting import MessageSetting
 from interlock.runtime.personal import PersonalVault, missing_keyring, undeclared_error
-from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.rollouts import Rollouts
 from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
@@ -203,6 +213,18 @@ class Entities:
         self.snapshots.clear()
         return self.process.stopped
 
+    async def gone(self, entity: str, version: int, known: int) -> NotFoundError | UnavailableError:
+        """Return the error for an entity that is at an earlier version than this process has seen.
+
+        One that retention removed is missing. Otherwise the store went back in time, and no further step is accepted.
+        """
+        if version == 0:
+            error = await missing_entity(self.store, entity)
+            if isinstance(error, PrunedError):
+                self.snapshots.pop(entity, None)
+                return error
+        return self.stop(entity, version, known)
+
     # Writing
 
     def turn(self, entity: str, priority: Priority, principal: object = None) -> EntityTurn:
@@ -225,8 +247,10 @@ class Entities:
             self.announcements.appended(append)
             if step.faults:
                 log_faults(append.entry, step)
+        elif isinstance(result, Pruned):
+            self.snapshots.pop(append.entity, None)
         elif isinstance(result, Conflict) and result.version < append.expected:
-            raise self.stop(append.entity, result.version, append.expected)
+            raise await self.gone(append.entity, result.version, append.expected)
         return result
 
     async def epoch(self) -> int:
@@ -269,7 +293,7 @@ class Entities:
         found = await self.load(entity)
         snapshot = await replay(self.revisions, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
-            raise unknown_entity(entity)
+            raise await missing_entity(self.store, entity)
         self.snapshots.keep(snapshot, found.time_ms)
         return snapshot, found.time_ms
 
@@ -277,7 +301,7 @@ class Entities:
         """Return what the store has of an entity. Raises NotFoundError."""
         found = await self.store.load(entity)
         if found is None or isinstance(found, Duplicate):
-            raise unknown_entity(entity)
+            raise await missing_entity(self.store, entity)
         return found
 
     async def has_chart(self, entity: str) -> bool:

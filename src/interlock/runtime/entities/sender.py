@@ -35,7 +35,7 @@ from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.refusal_text import EXISTS
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, StaleAttempt
+from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, Pruned, StaleAttempt
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
     Decided,
@@ -55,6 +55,7 @@ from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.personal import missing_keyring, undeclared_error
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.rollouts import order_of
 from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
@@ -134,6 +135,9 @@ class EntitySender:
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(entities.store, entity, result.version, key=entry_key, event=CREATE)
+            if isinstance(result, Pruned):
+                text = f"`{entity}` was not created: it was removed by retention, and an id is never used again"
+                return Receipt(entity, "rejected", result.version, "entity.pruned", explanation=text)
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
             text = f"`{entity}` was not created: {EXISTS}"
             return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
@@ -386,6 +390,8 @@ class EntitySender:
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
             return await self._refuse(kernel, snapshot, stamped, expired)
+        if isinstance(result, Pruned):
+            raise await missing_entity(entities.store, snapshot.entity)
         assert isinstance(result, Conflict)
         return LOST
 
@@ -400,7 +406,7 @@ class EntitySender:
         if isinstance(found, Duplicate):
             return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
         if found is None or found.version < snapshot.version:
-            raise entities.stop(entity, 0 if found is None else found.version, snapshot.version)
+            raise await entities.gone(entity, 0 if found is None else found.version, snapshot.version)
         if found.version != snapshot.version:
             return LOST
         if isinstance(decision, WrongVersion):

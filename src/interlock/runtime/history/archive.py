@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from interlock.errors import ConflictError, CorruptionError, UsageError
+from interlock.errors import CompactedError, ConflictError, CorruptionError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
+from interlock.ports.retention import JournalBase
 from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, Store
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
@@ -104,8 +105,8 @@ async def _archive(
         return ArchivedEntity(row.entity, "would", where, found.entries)
     target, address = await open_month(where)
     try:
-        head = await _copy(store, revisions, row.entity, found.entries, target, saved)
-    except (ConflictError, CorruptionError) as error:
+        head = await copy_journal(store, revisions, row.entity, found.entries, target, saved)
+    except (CompactedError, ConflictError, CorruptionError) as error:
         return ArchivedEntity(row.entity, "no", where, found.entries, error.message)
     if head != found.head:
         return ArchivedEntity(row.entity, "no", where, found.entries, "the hash of the archived copy differs")
@@ -115,16 +116,19 @@ async def _archive(
     return ArchivedEntity(row.entity, "yes", where, found.entries)
 
 
-async def _copy(
+async def copy_journal(
     store: Store, revisions: Revisions, entity: str, version: int, target: Store, saved: set[tuple[str, str]]
 ) -> str | None:
-    """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive.
+    """Copy the records of an entity up to a version, page by page; return the hash of the last one, read back from
+    the archive. Records that the archive has are skipped.
 
     `saved` are the revisions whose definitions that archive has.
     """
     if target.journal_archive is None:
         raise UsageError("this store cannot contain an archive", code="archive.target", hint="use file:///folder")
-    after, snapshot = 0, None
+    after, snapshot, base = 0, None, await _base(store, entity)
+    if base is not None:  # the archive must have what was removed here: it refuses records with a gap before them
+        after, snapshot = base.version, base.snapshot
     while after < version:
         records = await store.read(entity, after=after, limit=min(PAGE_MAX, version - after))
         if not records:
@@ -141,6 +145,10 @@ async def _copy(
         after = records[-1].version
     last = await target.read(entity, after=version - 1, limit=1)
     return last[0].head if last else None
+
+
+async def _base(store: Store, entity: str) -> JournalBase | None:
+    return None if store.retention is None else await store.retention.journal_base(entity)
 
 
 async def _append(revisions: Revisions, snapshot: Snapshot, records: tuple[JournalRecord, ...]) -> Append:

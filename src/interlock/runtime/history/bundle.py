@@ -36,13 +36,14 @@ from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId, parse_work_key
-from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX, BUNDLE_RESTARTS_MAX
+from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Store
-from interlock.runtime.chart_registry import child_entity
+from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Pruned, Store
+from interlock.runtime.history.children import started_children
 from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
-from interlock.runtime.request_checks import check_entity, unknown_entity
+from interlock.runtime.removed import missing_entity
+from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions, make_definition, missing_functions
 
 FORMAT_VERSION = 1
@@ -100,8 +101,9 @@ async def export_bundle(
 ) -> BundleSummary:
     """Write the bundle of an entity, line by line, and return what it contains.
 
-    Raises NotFoundError for an unknown entity, ArchivedError if its journal is in an archive, UnavailableError if the
-    definition of an entry is missing.
+    Raises NotFoundError for an unknown entity, ArchivedError if its journal is in an archive, CompactedError if its
+    beginning was removed (an import repeats every step from the creation on), UnavailableError if the definition of an
+    entry is missing.
     """
     check_entity(entity)
     export = _Export(store, revisions, write)
@@ -148,7 +150,7 @@ class _Export:
         """Write the journal of an entity, and return its children that exist."""
         loaded = await self._store.load(entity)
         if not isinstance(loaded, Loaded):
-            raise unknown_entity(entity)
+            raise await missing_entity(self._store, entity)
         head: dict[str, Any] = {"journal": entity, "version": loaded.version}
         if loaded.snapshot is not None and loaded.snapshot.version == loaded.version:
             head["digest"] = snapshot_digest(loaded.snapshot)
@@ -165,7 +167,7 @@ class _Export:
                 self.line({"entry": record.entry})
                 self.entries += 1
                 for effect in record.entry.effects:
-                    children += await self._children(kernel, effect)
+                    children += await started_children(self._store, kernel, effect)
             after = records[-1].version
         return children
 
@@ -180,21 +182,6 @@ class _Export:
                 raise UnavailableError(message, code="revision.unknown", hint="load that chart too")
             self.line({"definition": Raw(definition.body), "kind": kind, "revision": revision})
             self.definitions[kind, revision] = found
-        return found
-
-    async def _children(self, kernel: Kernel, effect: Effect) -> list[str]:
-        """The children that an effect started: the first one, and one for each restart."""
-        if effect.type != "invoke" or effect.payload.get("type") not in CHART_TYPES:
-            return []
-        src = effect.payload.get("src")
-        inline = dict(kernel.chart.inline).get(str(src))
-        kind = str(src) if inline is None else inline.kind
-        found: list[str] = []
-        for restarts in range(BUNDLE_RESTARTS_MAX):
-            child = child_entity(kind, effect.payload["id"], effect.key, restarts=restarts)
-            if await self._store.load(child) is None:
-                break
-            found.append(child)
         return found
 
 
@@ -399,6 +386,8 @@ class BundleImport:
         result = await self._store.append(append)
         if not isinstance(result, Appended):
             what = "the key of an entry is used" if isinstance(result, Duplicate) else "it changed during the import"
+            if isinstance(result, Pruned):
+                what = "it was removed here by retention, and an id is never used again"
             message = f"`{current.entity}` cannot be imported at version {entry.version}: {what}"
             raise ConflictError(message, code="bundle.exists", hint="import it to another store")
         self._entries += 1

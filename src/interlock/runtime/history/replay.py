@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.errors import CompactedError, CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
 from interlock.model.codec import digested_json, snapshot_digest
@@ -33,6 +33,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
+from interlock.runtime.removed import beginning
 from interlock.runtime.revisions import Revisions, missing_functions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -225,6 +226,14 @@ class Moment(Struct, frozen=True):
     version: int | None = None
     time_ms: int | None = None
 
+    def is_before(self, version: int, time_ms: int) -> bool:
+        """Whether this moment is before the entry of a version and a time."""
+        return self.version < version if self.version is not None else (self.time_ms or 0) < time_ms
+
+    def is_at(self, snapshot: Snapshot | None) -> bool:
+        """Whether a snapshot is the wanted one for sure."""
+        return snapshot is not None and snapshot.version == self.version
+
     def is_passed_by(self, entry: Entry) -> bool:
         """Whether an entry lies after this moment."""
         if self.version is not None:
@@ -270,10 +279,21 @@ async def state_at(store: Store, revisions: Revisions, entity: str, loaded: Load
     if loaded is not None and _starts_before(loaded, wanted):
         found = await _replay_until(revisions, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
     else:
-        async for page in pages(store, entity):
-            found = await _replay_until(revisions, entity, found, wanted, page)
-            if wanted.is_reached_by(page[-1]):
-                break
+        after = 0
+        try:
+            await store.read(entity, limit=1)
+        except CompactedError as error:
+            base = await beginning(store, error, entity)
+            if wanted.is_before(base.version, base.time_ms):
+                raise
+            after, found = base.version, base.snapshot
+        except CorruptionError:
+            pass  # it is raised where the damage is
+        if not wanted.is_at(found):
+            async for page in pages(store, entity, after=after):
+                found = await _replay_until(revisions, entity, found, wanted, page)
+                if wanted.is_reached_by(page[-1]):
+                    break
     if found is None or (wanted.version is not None and found.version != wanted.version):
         where = f"version {at}" if wanted.version is not None else f"{at}"
         raise NotFoundError(f"`{entity}` has no entry at {where}", code="entity.not_then")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
+from interlock.errors import ArchivedError, CompactedError, CorruptionError, InterlockError, UnavailableError
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
@@ -25,6 +25,7 @@ from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
 from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
 from interlock.runtime.history.replay import DIGEST, DIGEST_HINT, as_recorded, digest_problem
+from interlock.runtime.removed import beginning
 from interlock.runtime.revisions import Revisions
 
 
@@ -69,7 +70,12 @@ class ShadowReplay:
         try:
             while after < row.version:
                 limit = min(PAGE_MAX, row.version - after)
-                records = await self._store.read(row.entity, after=after, limit=limit)
+                try:
+                    records = await self._store.read(row.entity, after=after, limit=limit)
+                except CompactedError as error:
+                    base = await beginning(self._store, error, row.entity)
+                    after = walk.begin(base.snapshot)
+                    continue
                 if not records:
                     self.tally.add_gap("journal.short", f"the journal ends at version {after}", row.entity)
                     return
@@ -101,6 +107,11 @@ class _EntityWalk:
         self._new: Snapshot | None = None
         self._comparer: StepComparer | None = None
         self._last: tuple[Entry, RecordedSource] | None = None
+
+    def begin(self, snapshot: Snapshot) -> int:
+        """Begin at the base of a compacted journal; return its version."""
+        self._recorded, self._new, self._comparer = snapshot, None, None
+        return snapshot.version
 
     def compare(self, entry: Entry, source: RecordedSource) -> bool:
         """Compare one entry; return False when the entity cannot be followed any further."""

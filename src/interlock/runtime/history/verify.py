@@ -20,7 +20,14 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from interlock.errors import ArchivedError, CorruptionError, InterlockError, NotFoundError, UnavailableError
+from interlock.errors import (
+    ArchivedError,
+    CompactedError,
+    CorruptionError,
+    InterlockError,
+    NotFoundError,
+    UnavailableError,
+)
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.entity_id import kind_of
@@ -29,6 +36,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.retention import JournalBase
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, Loaded, Store
 from interlock.runtime.history.replay import (
     DIGEST,
@@ -40,7 +48,7 @@ from interlock.runtime.history.replay import (
     repeat_step,
     unproven,
 )
-from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.removed import beginning, missing_entity
 from interlock.runtime.revisions import Revisions, missing_functions
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
@@ -69,7 +77,8 @@ class Verification(Struct, frozen=True, omit_defaults=True):
     """The result for one entity: how many entries are linked, up to which hash, whether replayed, and the first
     problem.
 
-    `archive` is the address of the archive to which its records were released; the archive was not checked.
+    `archive` is the address of the archive to which its records were released; the archive was not checked. `since` is
+    the version at which a compacted journal begins: the entries up to it are not there any more.
     """
 
     entity: str
@@ -78,6 +87,7 @@ class Verification(Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
     archive: str | None = None
     problem: VerificationProblem | None = None
+    since: int = 0
 
 
 async def verify_entity(store: Store, revisions: Revisions | None, entity: str) -> Verification:
@@ -93,11 +103,15 @@ async def verify_entity(store: Store, revisions: Revisions | None, entity: str) 
     except UnavailableError as error:
         return await _unreadable(store, entity, error)
     if loaded is None or isinstance(loaded, Duplicate):
-        raise unknown_entity(entity)
+        raise await missing_entity(store, entity)
     verifier = EntityVerifier(revisions, entity, loaded)
     try:
         while verifier.entries < loaded.version and not verifier.is_corrupt:
-            records = await store.read(entity, after=verifier.entries, limit=PAGE_MAX)
+            try:
+                records = await store.read(entity, after=verifier.entries, limit=PAGE_MAX)
+            except CompactedError as error:  # perhaps only now
+                verifier.begin(await beginning(store, error, entity))
+                continue
             if not records:
                 break
             await verifier.check(records)
@@ -173,6 +187,7 @@ class EntityVerifier:
         self._loaded = loaded
         self._snapshot: Snapshot | None = None
         self._head: str | None = None
+        self._since = 0
         self._problem: VerificationProblem | None = None
         # Entries of an earlier release do not record what others see; replay starts to count with the first entry.
         sight = None if loaded.snapshot is None else loaded.snapshot.sight
@@ -182,6 +197,14 @@ class EntityVerifier:
     @property
     def is_corrupt(self) -> bool:
         return self._problem is not None and self._problem.is_corruption
+
+    def begin(self, base: JournalBase) -> None:
+        """Continue at the base of a compacted journal. What was verified before must lead to it."""
+        is_known = self._snapshot is not None and base.version == self.entries
+        if base.snapshot.version != base.version or (is_known and encode(self._snapshot) != encode(base.snapshot)):
+            message = f"the journal of `{self._entity}` does not begin with its snapshot at version {base.version}"
+            self.fail("journal.base", message, base.version)
+        self._snapshot, self._head, self.entries, self._since = base.snapshot, base.head, base.version, base.version
 
     async def check(self, records: tuple[JournalRecord, ...]) -> None:
         """Check the next records. Those after the loaded version were written meanwhile and are skipped."""
@@ -210,7 +233,7 @@ class EntityVerifier:
             message = f"`{self._entity}` is at version {self._loaded.version}, but its journal ends at {self.entries}"
             self.fail("journal.short", message, self.entries + 1)
         replayed = self._revisions is not None and self._problem is None
-        return Verification(self._entity, self.entries, self._head, replayed, None, self._problem)
+        return Verification(self._entity, self.entries, self._head, replayed, None, self._problem, self._since)
 
     async def _replay(self, revisions: Revisions, record: JournalRecord) -> None:
         entry = record.entry

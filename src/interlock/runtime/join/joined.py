@@ -16,18 +16,20 @@ from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from interlock.errors import InternalError, UnavailableError
+from interlock.errors import UnavailableError
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import JoinedStore, Joins
+from interlock.runtime.direct_calls import drive as drive_directly
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
+from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     SEND_ARGUMENTS,
@@ -35,7 +37,6 @@ from interlock.runtime.request_checks import (
     SendOptions,
     check_entity,
     passes_on_to,
-    unknown_entity,
 )
 from interlock.runtime.requests import CallerRequests
 
@@ -101,7 +102,7 @@ class JoinCalls:
         found = await store.look(entity)
         snapshot = None if found is None else found.snapshot
         if snapshot is None:
-            raise unknown_entity(entity)
+            raise await missing_entity(store, entity)
         with suppress(UnavailableError):  # its states can then be asked for
             await self._entities.revisions.on_transaction(store).for_preview(snapshot, needs_functions=False)
         return snapshot
@@ -212,10 +213,4 @@ class Joined:
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that waits for nothing, without an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise InternalError("a joined call on a blocking connection waited for an event loop", code="join.waited")
+    return drive_directly(coroutine, what="a joined call on a blocking connection", code="join.waited")

@@ -15,7 +15,7 @@ from collections.abc import Container, Coroutine
 from typing import Any, Protocol
 
 from interlock.effects.timers import shift_for_downtime
-from interlock.errors import NotFoundError, RejectedError, UnavailableError
+from interlock.errors import CompactedError, NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
@@ -32,6 +32,7 @@ from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.personal import missing_keyring
+from interlock.runtime.removed import beginning
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
@@ -237,9 +238,13 @@ class EntityDelivery:
 
     async def _child(self, entity: str, invoke: Parent) -> Child | None:
         """Return the entity if that invoke created it: ids can be guessed, and another caller may have created it."""
-        (created,) = await self._runtime.journal(entity, limit=1)
+        try:
+            (created,) = await self._runtime.journal(entity, limit=1)
+            created_ms = created.event.time_ms
+        except CompactedError as error:
+            created_ms = (await beginning(self._runtime.entities.store, error, entity)).created_ms
         snapshot = await self._runtime.state(entity)
-        return Child(entity, created.event.time_ms, snapshot.ended is not None) if snapshot.parent == invoke else None
+        return Child(entity, created_ms, snapshot.ended is not None) if snapshot.parent == invoke else None
 
     async def _check_depth(self, above: Snapshot) -> None:
         """Raise RejectedError when invokes are nested too deeply."""

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError, UsageError
 from interlock.model.audit import AuditRow
 from interlock.model.journal.record import JournalRecord
+from interlock.model.snapshot import Snapshot
+from interlock.ports.retention import JournalBase, Removal, Tombstone
 from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
 from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.definitions import FileDefinitions
@@ -27,8 +29,10 @@ from interlock.stores.files.journal.journal import JournalContext, conflicting_r
 from interlock.stores.files.journal.line_formats import ARCHIVE_BYTES_MAX
 from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.leases import FileLeases
+from interlock.stores.files.names import REMOVED, is_cut
 from interlock.stores.files.reader import EntityReader
 from interlock.stores.files.root import Root
+from interlock.stores.files.tombstones import Tombstones
 from interlock.stores.files.work.dispatcher import Dispatcher
 from interlock.stores.files.work.markers import WorkMarkers
 
@@ -49,6 +53,7 @@ class BlockingFileStore:
         self.io = DurableIO(fs, self.root.settings, self.root.path)  # the settings have the root's own tenant
         self.context = JournalContext(self.io)
         self.markers = self.context.markers = WorkMarkers(self.io, self.root)
+        self.tombstones = self.context.tombstones = Tombstones(self.io, self.root)
         self.hints = self.context.hints = HintWriter(fs, self.root.directory)
         self.journals = OpenJournals(self.context, open_max or open_journals_max())
         self._reader = EntityReader(self.context)
@@ -110,6 +115,51 @@ class BlockingFileStore:
         with self.journals.using(address) as journal:
             return journal.release(version, archive)
 
+    # Retention
+
+    def prune(self, tombstone: Tombstone) -> Removal:
+        """Write the tombstone if the entity may go, and remove its files."""
+        address = self.root.address(tombstone.entity)
+        self.root.check_writable()
+        if is_cut(address.name):  # its name would be too long, and would not show the id
+            return Removal(0, is_done=True, blocked="name")
+        if self.tombstones.find(address) is None:
+            with self.journals.using(address) as journal:
+                removal = journal.prune(tombstone, write=self.tombstones.write, name=address.name + REMOVED)
+            if removal.blocked is not None:
+                return removal
+        return self.remove_rest(tombstone.entity)
+
+    def remove_rest(self, entity: str) -> Removal:
+        """Remove the files of an entity that was pruned."""
+        address = self.root.address(entity)
+        self.root.check_writable()
+        count = self.tombstones.remove_files(address)
+        found = self.tombstones.stored(address) if count else None
+        return Removal(count, is_done=True, version=0 if found is None else found.version)
+
+    def compact(self, base: JournalBase, newest: Snapshot) -> Removal:
+        """Remove the records up to the version of a base."""
+        address = self.root.address(base.entity)
+        self.root.check_writable()
+        with self.journals.using(address) as journal:
+            return journal.compact(base, newest)
+
+    def tip(self, entity: str) -> tuple[int, str]:
+        """The last version of an entity and the hash of that record; 0 and "" when there is no such entity."""
+        view = self._reader.load(self.root.address(entity))
+        return (0, "") if view is None else (view.position.version, view.position.head)
+
+    def tombstone(self, entity: str) -> Tombstone | None:
+        """The tombstone of a pruned entity."""
+        return self.tombstones.find(self.root.address(entity))
+
+    def journal_base(self, entity: str) -> JournalBase | None:
+        """Where a compacted journal begins."""
+        return self._reader.journal_base(self.root.address(entity))
+
+    # Audit
+
     def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
         """Append rows to the audit, with the states of their entities."""
         self.audit.append([self._with_states(each) for each in rows])
@@ -148,7 +198,7 @@ class BlockingFileStore:
 
     def feed(self) -> FileFeed:
         """The feed of this root."""
-        return FileFeed(self.io, self.root, self.journals, self._reader, self._list)
+        return FileFeed(self.io, self.root, self.journals, self._reader, self._list, self.tombstones)
 
     # Reading
 

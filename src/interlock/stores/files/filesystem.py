@@ -97,13 +97,16 @@ class FileSystem(Protocol):
         """Drop clean pages of a file from the cache, so that the next read returns what the disk has."""
 
     def rename(self, at: int, old: str, new: str) -> None:
-        """Rename a file, replacing another, atomically."""
+        """Rename a file, replacing another, or a directory, atomically."""
 
     def link(self, at: int, old: str, new: str) -> None:
         """Give a file a second name. Raises FileExistsError when that exists."""
 
     def unlink(self, at: int, name: str) -> None:
         """Remove a name."""
+
+    def remove_directory(self, at: int, name: str) -> None:
+        """Remove an empty directory."""
 
     def identity(self, file: int) -> Hashable:
         """A value that identifies a file, whatever its names are."""
@@ -218,6 +221,9 @@ class OperatingSystem:
 
     def unlink(self, at: int, name: str) -> None:
         os.unlink(name, dir_fd=at)
+
+    def remove_directory(self, at: int, name: str) -> None:
+        os.rmdir(name, dir_fd=at)
 
     def identity(self, file: int) -> Hashable:
         found = os.fstat(file)

@@ -29,6 +29,8 @@ TEMPORARY = ".tmp-"
 """Follows the name of a file that is being written, before its random part."""
 NEXT = ".next-"
 """Follows the name of a segment that is being written, before its random part."""
+REMOVED = "#pruned"
+"""Follows the name of an entity's directory whose files retention removes: `#` is in no name of an entity."""
 
 NAME_BYTES_MAX = 240
 """Bytes of a directory name: common file systems allow 255."""
@@ -36,6 +38,7 @@ NAME_BYTES_MAX = 240
 _CUT_BYTES = 200
 _CUT = re.compile(rf"[a-z0-9_%.-]{{{_CUT_BYTES}}}~[0-9a-f]{{32}}")
 _SEALED = re.compile(r"events-(\d{20})\.log")
+_BASE = re.compile(r"base-(\d{20})\.json")
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 
 
@@ -125,6 +128,17 @@ def sealed_name(first: int) -> str:
 def segment_first_version(name: str) -> int | None:
     """The first version of the sealed segment with this file name; None for any other name."""
     found = _SEALED.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def base_name(version: int) -> str:
+    """The file name of the snapshot of the version after which a compacted journal begins."""
+    return f"base-{version:020d}.json"
+
+
+def base_version(name: str) -> int | None:
+    """The version of such a file name; None for any other name."""
+    found = _BASE.fullmatch(name)
     return None if found is None else int(found[1])
 
 

@@ -24,6 +24,8 @@ from msgspec import Struct
 
 from interlock.errors import CorruptionError
 from interlock.model.journal.record import JournalRecord
+from interlock.model.limits import SNAPSHOT_BYTES_MAX
+from interlock.ports.retention import JournalBase
 from interlock.ports.store import Loaded
 from interlock.stores.files.durable_io import DirectoryLock, EntityDirectory, open_shard, unavailable
 from interlock.stores.files.journal.journal import JournalContext
@@ -42,9 +44,9 @@ from interlock.stores.files.journal.reading import (
     read_snapshot,
     snapshot_required,
 )
-from interlock.stores.files.journal.snapshot_file import ListFacts, StoredSnapshot
+from interlock.stores.files.journal.snapshot_file import ListFacts, StoredSnapshot, decode_base_file
 from interlock.stores.files.journal.unfinished_work import UnfinishedWork, WorkItem
-from interlock.stores.files.names import JOURNAL, SNAPSHOT
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, base_name
 
 UNLOCKED_READS_MAX = 3
 """How often a reading starts again before it takes the lock: one rotation is over soon, three in a row are rare."""
@@ -135,6 +137,7 @@ class EntityReader:
 
     def __init__(self, context: JournalContext) -> None:
         self._configurations = context.configurations
+        self._tombstones = context.tombstones
         self._fs = context.io.fs
         self._settings = context.io.settings
         self._positions: OrderedDict[str, Positions] = OrderedDict()
@@ -229,6 +232,31 @@ class EntityReader:
         self._recheck_under_lock(address, opened, reader, stored, on_line)
         return work.items()
 
+    def journal_base(self, address: EntityDirectory) -> JournalBase | None:
+        """Where the journal of an entity begins, if it was compacted.
+
+        Raises CorruptionError when that snapshot is missing or damaged.
+        """
+        return self._attempt(address, lambda opened: self._journal_base(address, opened))
+
+    def _journal_base(self, address: EntityDirectory, opened: _Opened) -> JournalBase | None:
+        base = opened.active.base
+        if base.since == 1 or base.archive:
+            return None
+        name, file = base_name(base.since - 1), -1
+        with contextlib.suppress(FileNotFoundError):
+            file = self._fs.open_file(opened.active.directory, name)
+        if file < 0:
+            raise SegmentMovedError(f"{name} is missing")
+        try:
+            data = self._fs.read(file, 0, 2 * SNAPSHOT_BYTES_MAX)
+        finally:
+            self._close(file)
+        found = decode_base_file(data, address.entity, store_key=self._settings.store_key)
+        if found is None or (found.version, found.head) != (base.since - 1, base.origin):
+            raise corrupt(address, base.earliest, "the snapshot at which the journal begins is damaged", name)
+        return found
+
     def entity_id(self, address: EntityDirectory) -> str:
         """The id in the snapshot of a directory whose name does not contain it; empty without a snapshot."""
         with self._open_directory(address) as directory:
@@ -251,11 +279,8 @@ class EntityReader:
     def _attempt(self, address: EntityDirectory, read: Callable[[_Opened], T]) -> T | None:
         """One reading (rule 4); None when the entity does not exist."""
         for _ in range(UNLOCKED_READS_MAX):
-            with self._open(address) as opened:
-                if opened is None:
-                    return None
-                with contextlib.suppress(SegmentMovedError):
-                    return read(opened)
+            with contextlib.suppress(SegmentMovedError), self._open(address) as opened:
+                return None if opened is None else read(opened)
         with self._open_directory(address) as directory:
             if directory is None:
                 return None
@@ -293,6 +318,8 @@ class EntityReader:
             stored = self._read_snapshot(address, directory)
             with self._open_active(address, directory) as active:
                 if active is None and stored is not None:  # a snapshot is written after its journal
+                    if self._tombstones.stored(address) is not None:
+                        raise SegmentMovedError("the entity was pruned meanwhile")
                     raise corrupt(address, stored.position, f"{JOURNAL} is missing, and {SNAPSHOT} exists")
                 yield None if active is None else _Opened(active, stored, is_locked)
 

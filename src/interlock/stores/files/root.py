@@ -51,6 +51,7 @@ from interlock.stores.files.names import (
     FORMAT_FILE,
     FORMAT_NEWEST,
     JOURNAL,
+    REMOVED,
     RESOURCES,
     SNAPSHOT,
     TEMPORARY,
@@ -376,9 +377,15 @@ class Root:
         tenant = self.settings.tenant
         prefix = tenant_prefix(tenant)
         for shard, name in self._names():
+            if name.endswith(REMOVED):
+                continue
             is_ours = name.startswith(prefix) if is_cut(name) else entity_of_name(name, tenant=tenant) is not None
             if not (is_ours and self.shard(name) == shard) and self._has_journal(shard, name):
                 yield name
+
+    def names_ending(self, end: str) -> Iterator[str]:
+        """The names in the directories of entities that end with this, without it."""
+        return (name.removesuffix(end) for _, name in self._names() if name.endswith(end))
 
     def _names(self) -> Iterator[tuple[str, str]]:
         """All names in the directories of entities, each with its shard."""

@@ -32,11 +32,13 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.audit import AuditRecord, AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.model.snapshot import Snapshot
 from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
 from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.leases import Downtime, Lease, Leases
+from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -86,6 +88,7 @@ class FileStore:
     audit = Itself[AuditLog]()
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
+    retention = Itself[Retention]()
     verification = Itself[EntityVerification]()
     clock_stamps = statistics = field_indexes = joins = projections = engine = None
     facts = Itself[StoreFacts]()
@@ -192,6 +195,40 @@ class FileStore:
     async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         return await self._in_thread(lambda: self._store.release_journal(entity, version=version, archive=archive))
+
+    async def prune(self, tombstone: Tombstone, *, rows: int) -> Removal:  # noqa: ARG002 - files go as a whole
+        """Write the tombstone if the entity may go, and remove its files."""
+        return await self._in_thread(lambda: self._store.prune(tombstone))
+
+    async def compact(self, base: JournalBase, *, newest: Snapshot, rows: int) -> Removal:  # noqa: ARG002 - as a whole
+        """Remove the records up to the version of a base: the segments before it, and the beginning of its own."""
+        return await self._in_thread(lambda: self._store.compact(base, newest))
+
+    async def remove_rest(self, entity: str, *, rows: int) -> Removal:  # noqa: ARG002 - files go as a whole
+        """Remove the files that a process left when it died."""
+        return await self._in_thread(lambda: self._store.remove_rest(entity))
+
+    async def unfinished(self, *, limit: int) -> tuple[str, ...]:
+        """Entities that were pruned by a process that died before it had removed their files."""
+        return await self._in_thread(lambda: self._store.tombstones.removed(limit))
+
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """The last version of an entity and the hash of that record."""
+        return await self._in_thread(lambda: self._store.tip(entity))
+
+    async def tombstone(self, entity: str) -> Tombstone | None:
+        """The tombstone of a pruned entity."""
+        return await self._in_thread(lambda: self._store.tombstone(entity))
+
+    async def journal_base(self, entity: str) -> JournalBase | None:
+        """Where a compacted journal begins."""
+        return await self._in_thread(lambda: self._store.journal_base(entity))
+
+    async def reclaim(self, *, pages: int) -> int:  # noqa: ARG002 - removed files leave nothing to return
+        """Do nothing."""
+        return 0
+
+    # Audit
 
     @property
     def first_audit_head(self) -> str:

@@ -19,6 +19,8 @@ Rule 8: a step that changes no list takes a shorter statement, and so does a ste
 Rule 9: every statement ends with the generation of the indexed fields that it was prepared for, and is undone when that
 is not the present one. The keys of fields are written by a function, for the reason of rule 5: an index builder commits
 while a step waits for its entity.
+Rule 10: an entity that was pruned is not created again. A creation that waited for the transaction that pruned it does
+not see the tombstone, so a function looks once more.
 """
 
 from __future__ import annotations
@@ -108,7 +110,10 @@ _FENCED_STEPS = _ITEMS.format(given=GIVEN_FENCES, held=_HELD) + _MOVED
 _PATIENCE = f"(SELECT set_config('lock_timeout', '{CREATION_PATIENCE_MS}ms', true)) IS NOT NULL"
 _CREATIONS = """
     WITH item AS MATERIALIZED (
-      SELECT i.*, statement_timestamp() AS at FROM {given} WHERE {before} ORDER BY i.kind, i.id),
+      SELECT i.*, statement_timestamp() AS at FROM {given}
+      WHERE {before} AND NOT EXISTS (
+        SELECT FROM entity_tombstone AS t WHERE t.tenant = $1 AND t.kind = i.kind AND t.id = i.id)
+      ORDER BY i.kind, i.id),
     made AS (
       INSERT INTO entity (tenant, kind, id, version, revision, configuration, ended, active, tags, snapshot, head,
                           journal_bytes, created_ms, entered_ms, changed_ms, created_at, last_at)
@@ -218,14 +223,17 @@ def _next_condition(statement: str) -> str:
     return " WHERE" if statement.endswith(_ANSWER) else " AND"
 
 
+_NOT_PRUNED = " AND (SELECT refuse_pruned($1, array_agg(m.kind), array_agg(m.id)) FROM moved AS m)"
+"""Of creations only: rule 10."""
+
 _LISTED_HERE = _LISTED.format(stripe=OWN_STRIPE)
 _CREATIONS_HERE = _CREATIONS.format(before=_PATIENCE, given=GIVEN) + _KEPT + _LISTED_HERE
 
 COMMIT_STEPS = _with_generation(_STEPS + _KEPT + _ANSWER)
 COMMIT_STEPS_WITH_LISTS = with_fields(_STEPS + _KEPT + _LISTED_HERE + _ANSWER)
 COMMIT_STEPS_WITH_WORK = with_fields(_FENCED_STEPS + _KEPT + _LISTED_HERE + _WORKED_ANSWER)
-COMMIT_CREATIONS = with_fields(_CREATIONS_HERE + _ANSWER)
-COMMIT_CREATIONS_WITH_WORK = with_fields(_CREATIONS_HERE + _WORKED_ANSWER)
+COMMIT_CREATIONS = with_fields(_CREATIONS_HERE + _ANSWER) + _NOT_PRUNED
+COMMIT_CREATIONS_WITH_WORK = with_fields(_CREATIONS_HERE + _WORKED_ANSWER) + _NOT_PRUNED
 
 # A single step takes scalar parameters in the same order: arrays of one element cost twice as much.
 
@@ -304,8 +312,8 @@ def _numbered(statement: str) -> str:
 JOIN_STEP = _numbered(_with_generation(_STEP + _ANSWER))
 JOIN_STEP_WITH_LISTS = _numbered(with_fields(_STEP + _LISTED_JOINED + _ANSWER, alone=True))
 JOIN_STEP_WITH_WORK = _numbered(with_fields(_STEP + _LISTED_JOINED + _WORKED_ALONE, alone=True))
-JOIN_CREATION = _numbered(with_fields(_CREATION_JOINED + _ANSWER))
-JOIN_CREATION_WITH_WORK = _numbered(with_fields(_CREATION_JOINED + _WORKED_ANSWER))
+JOIN_CREATION = _numbered(with_fields(_CREATION_JOINED + _ANSWER) + _NOT_PRUNED)
+JOIN_CREATION_WITH_WORK = _numbered(with_fields(_CREATION_JOINED + _WORKED_ANSWER) + _NOT_PRUNED)
 
 # Creations that cannot be committed because a transaction of a caller creates the same entity: it holds this lock.
 
@@ -328,6 +336,10 @@ SELECT_TIPS = f"""
     FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
     LEFT JOIN LATERAL (
       SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""  # noqa: S608 - made of constants
+SELECT_PRUNED = """
+    SELECT i.n, t.version FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS i (kind, id, n)
+    CROSS JOIN LATERAL (
+      SELECT version FROM entity_tombstone WHERE tenant = $1 AND kind = i.kind AND id = i.id OFFSET 0) AS t"""
 SELECT_GENERATION = "SELECT coalesce((SELECT generation FROM field_generation WHERE tenant = $1), 0)"
 SELECT_ATTEMPTS = """
     SELECT i.n, w.attempts

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import ConflictError, InterlockError, UsageError
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Pruned
 from interlock.ports.transactions import PostgresTransaction, TransactionEnd
 from interlock.stores.postgres.commit import (
     CREATION_LOCK,
@@ -181,7 +181,7 @@ class JoinedPostgresStore(JoinedSqlStore):
         self._check(rows)
         await self._keep_fields(rows[0][3])
         key_version, waits_for_standbys, changed_ms, snapshot, version, *tip = tuple(rows[0])[4:]
-        if version is None:
+        if version is None or version < 0:  # unknown, or being removed
             return None
         if key_version is not None:
             if waits_for_standbys:
@@ -196,7 +196,7 @@ class JoinedPostgresStore(JoinedSqlStore):
         rows = await self._connection.fetch(LOOK_AT_JOINED, self._tenant, *split_entity(entity))
         self._check(rows)
         _, _, version, changed_ms, snapshot = tuple(rows[0])
-        return None if version is None else decode_loaded(entity, version, changed_ms, snapshot)
+        return None if version is None or version < 0 else decode_loaded(entity, version, changed_ms, snapshot)
 
     async def append(self, append: Append) -> SqlAppendResult:
         """Write one step, if the entity is still at the expected version and the key is new."""
@@ -215,6 +215,8 @@ class JoinedPostgresStore(JoinedSqlStore):
         found = await self.load(append.entity, key=append.entry.key)
         if isinstance(found, Duplicate):
             return found
+        if found is None and (pruned := await self.tombstone(append.entity)) is not None:
+            return Pruned(pruned.version)
         return Conflict(0 if found is None else found.version)
 
     async def _prepared(self, append: Append) -> PreparedStep | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from interlock.model.limits import DOWNTIMES_MAX
 from interlock.ports.leases import Downtime
 from interlock.stores.postgres.commit import (
+    OWN_STRIPE,
     RELEASE,
     SELECT_RECORDS,
 )
@@ -49,6 +50,12 @@ def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
     """Delete the records of an ended entity that is at this version, and store where they are; False otherwise."""
     ((is_released,),) = yield Ask(RELEASE, (*name, version, archive))
     return bool(is_released)
+
+
+def reclaim(pages: int) -> Questions[int]:  # noqa: ARG001 - a partition is dropped as a whole
+    """Drop the partitions of the journal that are empty; return how many. The server frees the pages of the others."""
+    ((dropped,),) = yield Ask("SELECT drop_empty_partitions()")
+    return len(dropped)
 
 
 STATEMENTS = Statements(
@@ -355,6 +362,71 @@ STATEMENTS = Statements(
         FROM unnest($4::text[], $5::bytea[]) AS g (field, value) CROSS JOIN LATERAL (
           SELECT FROM entity_field
           WHERE tenant = $1 AND kind = $2 AND field = g.field AND value = g.value AND id = $3 OFFSET 0) AS f""",
+    # Retention
+    tip="SELECT version, head FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3",
+    tombstone="""
+        SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
+        WHERE tenant = $1 AND kind = $2 AND id = $3""",
+    add_tombstone="""
+        INSERT INTO entity_tombstone (tenant, kind, id, version, head, pruned_ms, archive, pending)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, true)""",
+    finish_tombstone="UPDATE entity_tombstone SET pending = false WHERE tenant = $1 AND kind = $2 AND id = $3",
+    unfinished_tombstones="""
+        SELECT kind, id FROM entity_tombstone WHERE tenant = $1 AND pending ORDER BY kind, id LIMIT $2""",
+    journal_base="""
+        SELECT version, head, snapshot, digest, time_ms, created_ms, compacted_ms, pending FROM journal_base
+        WHERE tenant = $1 AND kind = $2 AND id = $3""",
+    save_base="""
+        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, time_ms, created_ms, compacted_ms,
+                                  pending)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, true)
+        ON CONFLICT (tenant, kind, id) DO UPDATE
+        SET version = excluded.version, head = excluded.head, snapshot = excluded.snapshot, digest = excluded.digest,
+            time_ms = excluded.time_ms, created_ms = excluded.created_ms, compacted_ms = excluded.compacted_ms,
+            pending = true""",
+    finish_base="UPDATE journal_base SET pending = false WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4",
+    unfinished_bases="""
+        SELECT kind, id FROM journal_base WHERE tenant = $1 AND pending ORDER BY kind, id LIMIT $2""",
+    delete_base="DELETE FROM journal_base WHERE tenant = $1 AND kind = $2 AND id = $3",
+    entity_to_remove="""
+        SELECT version, head, ended, revision, active, tags, snapshot, entered_ms FROM entity
+        WHERE tenant = $1 AND kind = $2 AND id = $3 FOR UPDATE""",
+    close_entity="UPDATE entity SET version = -version WHERE tenant = $1 AND kind = $2 AND id = $3 AND version > 0",
+    anchor_journal="""
+        UPDATE entity SET archive_version = $4, archive_head = $5, archive = ''
+        WHERE tenant = $1 AND kind = $2 AND id = $3""",
+    has_work="SELECT 1 FROM work WHERE tenant = $1 AND kind = $2 AND id = $3 ORDER BY lane, version LIMIT 1",
+    is_newest=None,
+    head_of="""
+        SELECT encode(substring(j.record FROM octet_length(j.record) - 34 FOR 32), 'escape'),
+               e.archive_version, e.archive
+        FROM entity AS e CROSS JOIN LATERAL (
+          SELECT record FROM journal
+          WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND at >= e.created_at AND at <= e.last_at
+          OFFSET 0) AS j
+        WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3""",
+    first_record="""
+        SELECT version FROM journal WHERE tenant = $1 AND kind = $2 AND id = $3 AND version <= $4
+        ORDER BY version LIMIT 1""",
+    delete_records="""
+        DELETE FROM journal WHERE tenant = $1 AND kind = $2 AND id = $3 AND version <= $4
+        RETURNING 1""",
+    delete_keys_of_entity="""
+        DELETE FROM event_key WHERE ctid = ANY (ARRAY (
+          SELECT ctid FROM event_key WHERE tenant = $1 AND kind = $2 AND id = $3 ORDER BY key LIMIT $4))
+        RETURNING 1""",
+    delete_state="""
+        DELETE FROM entity_state WHERE tenant = $1 AND kind = $2 AND id = $3 AND state = $4 AND entered_ms = $5""",
+    delete_tag="DELETE FROM entity_tag WHERE tenant = $1 AND kind = $2 AND id = $3 AND tag = $4",
+    delete_field="""
+        DELETE FROM entity_field WHERE tenant = $1 AND kind = $2 AND id = $3 AND field = $4 AND value = $5""",
+    delete_archive=None,
+    delete_entity="DELETE FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3",
+    add_count=f"""
+        INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+        VALUES ($1, $2, $3, $4, {OWN_STRIPE}, $5)
+        ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities""",  # noqa: S608 - made of constants
+    reclaim=reclaim,
     # Expired keys
     key_boundary="SELECT floor(extract(epoch FROM at) * 1000)::bigint FROM key_boundary WHERE tenant = $1",
     move_key_boundary="""

@@ -28,7 +28,7 @@ import asyncpg  # type: ignore[import-untyped]  # see `connection`
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.backoff import Backoff
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Pruned, StaleAttempt
 from interlock.stores.postgres.commit import (
     COMMIT_CREATIONS,
     COMMIT_CREATIONS_WITH_WORK,
@@ -41,6 +41,7 @@ from interlock.stores.postgres.commit import (
     SELECT_ATTEMPTS,
     SELECT_CREATED_ELSEWHERE,
     SELECT_GENERATION,
+    SELECT_PRUNED,
     SELECT_RECORD,
     SELECT_TIPS,
     KeptFields,
@@ -432,8 +433,22 @@ class Writer:
             if each.prepared is not None and not each.future.done():
                 is_same = each.prepared.plan.before == sent_on[id(each)]
                 (locked if is_same else again).append(each)
-        self._set_apart(locked)
+        self._set_apart(await self._without_pruned(locked))
         return again
+
+    async def _without_pruned(self, locked: list[PendingCommit]) -> list[PendingCommit]:
+        """Answer creations of entities that were pruned; return the others."""
+        created = [each for each in locked if each.append.expected == 0]
+        if not created:
+            return locked
+        names = [split_entity(each.append.entity) for each in created]
+        columns = [list(column) for column in zip(*names, strict=True)]
+        rows = await self._pool.ask_with_retry(
+            lambda connection: connection.fetch(SELECT_PRUNED, self._tenant, *columns)
+        )
+        for n, version in rows:
+            created[n - 1].answer(Pruned(version))
+        return [each for each in locked if not each.future.done()]
 
     def _statement(self, batch: list[PreparedStep], *, are_new: bool) -> tuple[str, tuple[Any, ...]]:
         """Return the shortest statement that commits these steps, with its values."""
@@ -479,6 +494,8 @@ class Writer:
             version = row[1] or 0
             if known_version is not None:
                 await self._answer_duplicate(waiting, known_version)
+            elif version < 0:
+                waiting.answer(Pruned(-version))
             elif version != waiting.append.expected:
                 self._statistics.count_conflict(waiting.append)
                 waiting.answer(Conflict(version))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from interlock.model.audit import AuditRow
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.leases import Downtime
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Pruned, StaleAttempt
 from interlock.ports.work import Claim, Settlement
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Name = tuple[str, str, str]
 """Tenant, kind and id of an entity."""
 
-SqlAppendResult = Appended | Duplicate | Conflict | StaleAttempt
+SqlAppendResult = Appended | Duplicate | Conflict | StaleAttempt | Pruned
 """What became of an append."""
 
 
@@ -134,6 +134,37 @@ class Statements:
     walk_work: str
     walk_fields: str
     present_fields: str
+
+    tip: str
+    tombstone: str
+    add_tombstone: str
+    finish_tombstone: str
+    unfinished_tombstones: str
+    journal_base: str
+    save_base: str
+    finish_base: str
+    unfinished_bases: str
+    delete_base: str
+    entity_to_remove: str
+    """Held until the end of the transaction."""
+    close_entity: str
+    anchor_journal: str
+    has_work: str
+    is_newest: str | None
+    """None where the newest entry of the store may be removed."""
+    head_of: str
+    first_record: str
+    delete_records: str
+    delete_keys_of_entity: str
+    delete_state: str
+    delete_tag: str
+    delete_field: str
+    delete_archive: str | None
+    """None where it is a part of the entity's own row."""
+    delete_entity: str
+    add_count: str
+    reclaim: Callable[[int], Questions[int]]
+    """From a number of pages: how much was done."""
 
     key_boundary: str
     move_key_boundary: str

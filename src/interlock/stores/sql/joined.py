@@ -10,9 +10,10 @@ from typing import TypeVar, cast
 
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
+from interlock.ports.retention import JournalBase, Retention, Tombstone
 from interlock.ports.statistics import StateCount, Statistics
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Itself, Store
-from interlock.stores.sql import definitions, lists, statistics
+from interlock.stores.sql import definitions, lists, retention, statistics
 from interlock.stores.sql.database import Questions, Statements
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.store import check_text
@@ -64,6 +65,19 @@ class JoinedSqlStore(Store):
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return how many entities are in each state, by revision."""
         return await self._ask(statistics.count_states(self._sql, self._tenant, kind))
+
+    @property
+    def retention(self) -> Retention:
+        """Tombstones, which say why an entity is unknown, and where journals begin."""
+        return cast("Retention", self)
+
+    async def tombstone(self, entity: str) -> Tombstone | None:
+        """Return the tombstone of a pruned entity."""
+        return await self._ask(retention.find_tombstone(self._sql, self._tenant, entity))
+
+    async def journal_base(self, entity: str) -> JournalBase | None:
+        """Return where a compacted journal begins."""
+        return await self._ask(retention.find_base(self._sql, self._tenant, entity))
 
     # Lists: a move to another revision asks since when the entity is in its states
 

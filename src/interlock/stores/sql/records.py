@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.errors import ArchivedError, CorruptionError
+from interlock.errors import ArchivedError, CompactedError, CorruptionError
 from interlock.model.journal.record import HASH_HEX, InvalidRecord, JournalRecord, chain_start, decode_record
 from interlock.ports.store import PAGE_MAX
 from interlock.stores.sql.commit_plan import split_entity
@@ -22,7 +22,8 @@ def read_records(
 ) -> Questions[tuple[JournalRecord, ...]]:
     """Return the verified records after a version, in order.
 
-    Raises CorruptionError (`journal.chain`) at the first bad link, ArchivedError when they were released to an archive.
+    Raises CorruptionError (`journal.chain`) at the first bad link, ArchivedError when they were released to an archive,
+    CompactedError when they were removed.
     """
     after, limit = max(0, min(after, VERSION_MAX)), max(0, min(limit, PAGE_MAX))
     # Versions have no gaps, so a page is a range of them; the record before it has the hash that it follows.
@@ -32,7 +33,7 @@ def read_records(
     version, head, archive, archive_version, archive_head = rows[0][:5]
     lines = [(row[5], row[6]) for row in rows if row[5] is not None]
     if archive_version is not None and after < archive_version:
-        raise ArchivedError(entity, archive_version, archive)
+        raise ArchivedError(entity, archive_version, archive) if archive else CompactedError(entity, archive_version)
     previous = chain_start(entity, tenant=tenant)
     if after == archive_version:
         previous, lines = archive_head, lines[:limit]

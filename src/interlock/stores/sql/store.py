@@ -16,15 +16,18 @@ from interlock.model.codec import UNDECODABLE, decode_snapshot
 from interlock.model.index_key import IndexedField
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.model.snapshot import Snapshot
 from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.projections import ProjectionStatus
+from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
+    AppendResult,
     Duplicate,
     EntityPage,
     EntityQuery,
@@ -39,8 +42,9 @@ from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import audit as audit_questions
 from interlock.stores.sql import definitions, field_index, leases, lists, statistics, verification, work_lists
+from interlock.stores.sql import retention as retention_rules
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
+from interlock.stores.sql.database import Ask, Questions, SqlDatabase
 from interlock.stores.sql.records import read_records
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -66,6 +70,7 @@ class SqlStore:
     statistics = Itself[Statistics]()
     audit = Itself[AuditLog]()
     journal_release = Itself[JournalRelease]()
+    retention = Itself[Retention]()
     field_indexes = Itself[FieldIndexes]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
@@ -80,7 +85,7 @@ class SqlStore:
         self._sql = database.statements
         self._tenant = database.tenant
 
-    async def append(self, append: Append) -> SqlAppendResult:
+    async def append(self, append: Append) -> AppendResult:
         """Commit one step, if the entity is still at the expected version and the key is new."""
         check_text(append.entity)
         check_text(append.entry.key, "key")
@@ -94,6 +99,8 @@ class SqlStore:
         if found is None:
             return None
         version, changed_ms, body, key_version = found
+        if version < 0:  # it is being removed
+            return None
         return Duplicate(key_version) if key_version is not None else decode_loaded(entity, version, changed_ms, body)
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
@@ -149,6 +156,53 @@ class SqlStore:
         """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
         await self.wakeups.close()  # it releases claims of dead workers
         await self.database.close()
+
+    # Retention
+
+    async def prune(self, tombstone: Tombstone, *, rows: int) -> Removal:
+        """Write the tombstone if the entity may go, and remove rows."""
+        check_text(tombstone.entity)
+        check_text(tombstone.archive or "", "archive")
+        return await self.database.change_whole(
+            lambda: retention_rules.prune(self._sql, self._tenant, tombstone, max(1, rows))
+        )
+
+    async def compact(self, base: JournalBase, *, newest: Snapshot, rows: int) -> Removal:  # noqa: ARG002 - its row has it
+        """Write the base if the journal has its record, and remove records."""
+        check_text(base.entity)
+        return await self.database.change_whole(
+            lambda: retention_rules.compact(self._sql, self._tenant, base, max(1, rows))
+        )
+
+    async def remove_rest(self, entity: str, *, rows: int) -> Removal:
+        """Go on with what `prune` or `compact` began."""
+        check_text(entity)
+        return await self.database.change_whole(
+            lambda: retention_rules.remove_rest(self._sql, self._tenant, entity, max(1, rows))
+        )
+
+    async def unfinished(self, *, limit: int) -> tuple[str, ...]:
+        """Return entities of which rows are left."""
+        return await self.database.read(lambda: retention_rules.unfinished(self._sql, self._tenant, limit))
+
+    async def tip(self, entity: str) -> tuple[int, str]:
+        """Return the last version of an entity and the hash of that record."""
+        check_text(entity)
+        return await self.database.read(lambda: retention_rules.find_tip(self._sql, self._tenant, entity))
+
+    async def tombstone(self, entity: str) -> Tombstone | None:
+        """Return the tombstone of a pruned entity."""
+        check_text(entity)
+        return await self.database.read(lambda: retention_rules.find_tombstone(self._sql, self._tenant, entity))
+
+    async def journal_base(self, entity: str) -> JournalBase | None:
+        """Return where a compacted journal begins."""
+        check_text(entity)
+        return await self.database.read(lambda: retention_rules.find_base(self._sql, self._tenant, entity))
+
+    async def reclaim(self, *, pages: int) -> int:
+        """Return free space to the file system, in one bounded step."""
+        return await self.database.change_whole(lambda: self._sql.reclaim(max(1, pages)))
 
     # Indexes on fields
 

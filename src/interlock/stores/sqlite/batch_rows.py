@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 from interlock.errors import CorruptionError, InternalError
 from interlock.model.journal.work import WorkDelta
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Pruned, StaleAttempt
 from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
 from interlock.stores.sql.database import Name, SqlAppendResult
 from interlock.stores.sql.field_index import IndexedFields, field_changes, indexed_fields
@@ -60,6 +60,8 @@ DELETE_FIELD = "DELETE FROM entity_field WHERE tenant = ? AND kind = ? AND field
 UPSERT_COUNT = """
     INSERT INTO state_count (tenant, kind, revision, state, entities) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, revision, state) DO UPDATE SET entities = entities + excluded.entities"""
+
+HAS_TOMBSTONES = "SELECT 1 FROM entity_tombstone WHERE tenant = ? LIMIT 1"
 
 Counts = dict[tuple[str, str, str], int]
 """Changes of the number of entities, by (kind, revision, state)."""
@@ -138,6 +140,7 @@ def write_steps(
     *,
     tips: Tips | None = None,
     indexed: IndexedFields | None = None,
+    has_tombstones: bool | None = None,
 ) -> tuple[list[SqlAppendResult | CorruptionError], Tips]:
     """Write steps, each if its entity is still at the expected version and its key is new.
 
@@ -145,7 +148,7 @@ def write_steps(
     known; the entities of this batch are taken out of it. A row that cannot be decoded is the answer of its own step.
     Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 5).
     `indexed` are the fields whose keys are kept, read from this connection inside its transaction; None: they are read
-    now.
+    now. `has_tombstones`: entities were pruned from this file; None: it is looked up when an entity is created.
     """
     if indexed is None:
         indexed = run_questions(connection, indexed_fields(STATEMENTS, tenant))
@@ -160,6 +163,13 @@ def write_steps(
         if entity in tips_after:
             rows.write(connection)
             rows = _Rows()
+        if expected == 0 and has_tombstones is not False:
+            if has_tombstones is None:
+                has_tombstones = execute(HAS_TOMBSTONES, (tenant,)).fetchone() is not None
+            pruned = execute(STATEMENTS.tombstone, name).fetchone() if has_tombstones else None
+            if pruned is not None:
+                answers.append(Pruned(pruned[0]))
+                continue
         tip = tips.pop(entity, None) if tips else None
         if tip is None and expected == 0 and may_assume:
             tip = tip_of_new_entity(entity, tenant)
@@ -169,6 +179,9 @@ def write_steps(
                 answers.append(Duplicate(found[0]))
                 continue
             tip = tip_of_new_entity(entity, tenant) if found is None else JournalTip(*found[1:])
+            if tip.version < 0:
+                answers.append(Pruned(-tip.version))
+                continue
             if tip.version != expected:
                 if statistics is not None:
                     statistics.count_conflict(kind, entry.event.at_ms)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -118,6 +119,7 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
             for pragma in (*_COMMON, *_WRITER):
                 connection.execute(pragma)
             use_prefix(connection, find_prefix(connection, path, prefix))
+            _return_free_pages(connection)
             if not migrates:
                 check_schema("sqlite", schema_state(connection), place=str(path), url=address_of(path, prefix))
             _enable_wal(connection, path)
@@ -161,6 +163,13 @@ def open_reader(path: Path, *, prefix: str = "") -> Connection:
             connection.close()
             raise
     return connection
+
+
+def _return_free_pages(connection: sqlite3.Connection) -> None:
+    """Create a new file so that its free pages can be cut off in steps. In any other file this would need VACUUM."""
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        with suppress(sqlite3.OperationalError):  # another process creates the file at this moment
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
 
 
 def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:

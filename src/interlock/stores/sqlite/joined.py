@@ -83,6 +83,8 @@ class JoinedSqliteStore(JoinedSqlStore):
         if found is None:
             return None
         version, changed_ms, body, key_version = found
+        if version < 0:  # it is being removed
+            return None
         return Duplicate(key_version) if key_version is not None else decode_loaded(entity, version, changed_ms, body)
 
     async def look(self, entity: str) -> Loaded | None:
@@ -94,7 +96,7 @@ class JoinedSqliteStore(JoinedSqlStore):
                 connection, lambda ours: ours.execute(SELECT_LOADED, values).fetchone(), writes=False
             )
         )
-        return None if found is None else decode_loaded(entity, *found[:3])
+        return None if found is None or found[0] < 0 else decode_loaded(entity, *found[:3])
 
     async def append(self, append: Append) -> SqlAppendResult:
         """Write one step, if the entity is still at the expected version and the key is new."""

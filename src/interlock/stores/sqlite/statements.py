@@ -52,6 +52,9 @@ EMPTY_NEWEST = """
     WHERE tenant = ? AND kind = ? AND id = ? AND version > 0 AND version <= ?"""
 """Rule 2 of `feed`: the highest position stays occupied, or the next entry would get it again."""
 
+INCREMENTAL = 2
+"""The value of `PRAGMA auto_vacuum` of a file whose free pages can be cut off in steps."""
+
 
 def record_heartbeat(tenant: str, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:
     """Record that a worker is alive; return the downtime that ends with this, if any."""
@@ -75,6 +78,17 @@ def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
         yield Ask(DELETE_JOURNAL, (*name, version))
         yield Ask(EMPTY_NEWEST, (*name, version))
     return True
+
+
+def reclaim(pages: int) -> Questions[int]:
+    """Cut off at most this many free pages of the file; return how many. The file must have been created for it."""
+    ((mode,),) = yield Ask("PRAGMA auto_vacuum")
+    ((free,),) = yield Ask("PRAGMA freelist_count")
+    if mode != INCREMENTAL or free == 0:
+        return 0
+    wanted = min(pages, free)
+    yield Ask(f"PRAGMA incremental_vacuum({wanted:d})")
+    return int(wanted)
 
 
 STATEMENTS = Statements(
@@ -322,6 +336,69 @@ STATEMENTS = Statements(
         ORDER BY p.kind, p.field, p.value, p.id""",
     present_fields="""
         SELECT field FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND field = ?4 AND value = ?5""",
+    # Retention
+    tip="SELECT version, head FROM entity WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    tombstone="""
+        SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
+    add_tombstone="""
+        INSERT INTO entity_tombstone (tenant, kind, id, version, head, pruned_ms, archive, pending)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1)""",
+    finish_tombstone="UPDATE entity_tombstone SET pending = 0 WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    unfinished_tombstones="""
+        SELECT kind, id FROM entity_tombstone INDEXED BY entity_tombstone_pending
+        WHERE tenant = ?1 AND pending = 1 ORDER BY kind, id LIMIT ?2""",
+    journal_base="""
+        SELECT version, head, snapshot, digest, time_ms, created_ms, compacted_ms, pending FROM journal_base
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
+    save_base="""
+        INSERT INTO journal_base (tenant, kind, id, version, head, snapshot, digest, time_ms, created_ms, compacted_ms,
+                                  pending)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)
+        ON CONFLICT (tenant, kind, id) DO UPDATE
+        SET version = excluded.version, head = excluded.head, snapshot = excluded.snapshot, digest = excluded.digest,
+            time_ms = excluded.time_ms, created_ms = excluded.created_ms, compacted_ms = excluded.compacted_ms,
+            pending = 1""",
+    finish_base="UPDATE journal_base SET pending = 0 WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4",
+    unfinished_bases="""
+        SELECT kind, id FROM journal_base INDEXED BY journal_base_pending
+        WHERE tenant = ?1 AND pending = 1 ORDER BY kind, id LIMIT ?2""",
+    delete_base="DELETE FROM journal_base WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    entity_to_remove="""
+        SELECT version, head, ended, revision, active, tags, snapshot, entered_ms FROM entity
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
+    close_entity="UPDATE entity SET version = -version WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version > 0",
+    anchor_journal="""
+        INSERT INTO entity_archive (tenant, kind, id, version, head, archive) VALUES (?1, ?2, ?3, ?4, ?5, '')
+        ON CONFLICT (tenant, kind, id)
+        DO UPDATE SET version = excluded.version, head = excluded.head, archive = excluded.archive""",
+    has_work="SELECT 1 FROM work WHERE tenant = ?1 AND kind = ?2 AND id = ?3 LIMIT 1",
+    is_newest="""
+        SELECT 1 FROM journal
+        WHERE position = (SELECT max(position) FROM journal) AND tenant = ?1 AND kind = ?2 AND id = ?3""",
+    head_of="""
+        SELECT j.head, a.version, a.archive FROM journal AS j LEFT JOIN entity_archive AS a
+          ON a.tenant = j.tenant AND a.kind = j.kind AND a.id = j.id
+        WHERE j.tenant = ?1 AND j.kind = ?2 AND j.id = ?3 AND j.version = ?4""",
+    first_record="SELECT min(version) FROM journal WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version <= ?4",
+    delete_records="""
+        DELETE FROM journal WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version <= ?4
+        RETURNING 1""",
+    delete_keys_of_entity="""
+        DELETE FROM event_key WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND key IN (
+          SELECT key FROM event_key WHERE tenant = ?1 AND kind = ?2 AND id = ?3 ORDER BY key LIMIT ?4)
+        RETURNING 1""",
+    delete_state="""
+        DELETE FROM entity_state WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND state = ?4 AND entered_ms = ?5""",
+    delete_tag="DELETE FROM entity_tag WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND tag = ?4",
+    delete_field="""
+        DELETE FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND field = ?4 AND value = ?5""",
+    delete_archive="DELETE FROM entity_archive WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    delete_entity="DELETE FROM entity WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    add_count="""
+        INSERT INTO state_count (tenant, kind, revision, state, entities) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (tenant, kind, revision, state) DO UPDATE SET entities = entities + excluded.entities""",
+    reclaim=reclaim,
     # Expired keys
     key_boundary="SELECT time_ms FROM key_boundary WHERE tenant = ?1",
     move_key_boundary="""

@@ -39,7 +39,7 @@ from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.expired_keys import ExpiredKeys
 from interlock.stores.sql.field_index import IndexedFields, indexed_fields
 from interlock.stores.sql.statistics import write_statistics
-from interlock.stores.sqlite.batch_rows import Counts, Tips, write_counts, write_steps
+from interlock.stores.sqlite.batch_rows import HAS_TOMBSTONES, Counts, Tips, write_counts, write_steps
 from interlock.stores.sqlite.checkpoint import WriteAheadLog
 from interlock.stores.sqlite.connection import (
     BEGIN,
@@ -124,6 +124,7 @@ class SqliteWriter:
         self._statistics = StatisticsBuffer()
         self._tips: Tips = {}
         self._indexed: IndexedFields | None = None
+        self._has_tombstones: bool | None = None
         self._data_version = 0
         self._statistics_ms = 0
         self._newest_ms = 0
@@ -233,7 +234,7 @@ class SqliteWriter:
             has_written = waits and self._write_statistics()
             if jobs and not keeps_journals:  # what a job changes is not known here
                 self._tips.clear()
-                self._indexed = None
+                self._indexed = self._has_tombstones = None
                 tips = {}
             results = [self._run_job(each) for each in jobs]
             connection.execute(COMMIT)
@@ -268,16 +269,18 @@ class SqliteWriter:
 
     def _begin(self, *, waits: bool) -> None:
         """Begin a transaction that writes. If another connection has written, forget where journals end, and read again
-        which fields have an index.
+        which fields have an index, and whether entities were pruned.
         """
         begin(self._connection, waits=waits)
         (data_version,) = self._connection.execute(DATA_VERSION).fetchone()
         if data_version != self._data_version:
             self._tips.clear()
-            self._indexed = None
+            self._indexed = self._has_tombstones = None
             self._data_version = data_version
         if self._indexed is None:
             self._indexed = run_questions(self._connection, indexed_fields(STATEMENTS, self._tenant))
+        if self._has_tombstones is None:
+            self._has_tombstones = self._connection.execute(HAS_TOMBSTONES, (self._tenant,)).fetchone() is not None
 
     def _remember(self, tips: Tips) -> None:
         """Keep where journals end after a COMMIT, for the next steps of these entities."""
@@ -297,7 +300,14 @@ class SqliteWriter:
             has_tips = bool(known)
             try:
                 return write_steps(
-                    connection, self._tenant, steps, counts, statistics, tips=known, indexed=self._indexed
+                    connection,
+                    self._tenant,
+                    steps,
+                    counts,
+                    statistics,
+                    tips=known,
+                    indexed=self._indexed,
+                    has_tombstones=self._has_tombstones,
                 )
             except (*VALUE_ERRORS, InterlockError):
                 counts.clear()
@@ -318,7 +328,13 @@ class SqliteWriter:
         connection.execute(SAVEPOINT)
         try:
             (answer,), _ = write_steps(
-                connection, self._tenant, [step], own_counts, own_statistics, indexed=self._indexed
+                connection,
+                self._tenant,
+                [step],
+                own_counts,
+                own_statistics,
+                indexed=self._indexed,
+                has_tombstones=self._has_tombstones,
             )
         except (*VALUE_ERRORS, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)

@@ -24,6 +24,7 @@ from interlock.testing.store_suite import (
     fields,
     leases,
     queries,
+    retention,
     statistics,
 )
 from interlock.testing.store_suite.subject import StoreSubject
@@ -37,6 +38,7 @@ __all__ = (
     "feed_cases",
     "field_cases",
     "lease_cases",
+    "retention_cases",
     "statistics_cases",
     "store_cases",
 )
@@ -89,6 +91,12 @@ def feed_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
 def field_cases(*, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store with indexes on context fields (`ports.field_indexes.FieldIndexes`)."""
     return (*fields.CASES, *(fields.SHARED if shared else ()))
+
+
+def retention_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that removes entities and journals (`ports.retention.Retention`)."""
+    more = (*(retention.DURABLE if durable else ()), *(retention.SHARED if shared else ()))
+    return (*retention.CASES, *more)
 
 
 def statistics_cases() -> tuple[Case, ...]:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.errors import CompactedError, CorruptionError, NotFoundError, UnavailableError
 from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
@@ -266,7 +266,13 @@ async def get_journal(request: RequestContext) -> JournalView:
     limit = query.limit if query.after is not None else max(0, last - after)
     damage = None
     try:
-        entries = await runtime.journal(entity, after=after, limit=limit) if limit else ()
+        try:
+            entries = await runtime.journal(entity, after=after, limit=limit) if limit else ()
+        except CompactedError as error:  # the page that contains the beginning of the journal
+            if query.after is not None or error.since >= last:
+                raise
+            after, limit = error.since, last - error.since
+            entries = await runtime.journal(entity, after=after, limit=limit)
     except NotFoundError as error:
         if error.code != "journal.archived":
             raise

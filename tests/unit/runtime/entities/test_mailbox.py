@@ -9,7 +9,10 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX, WAITING_MAX, WAITING_SHARE_MAX
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+)
 from interlock.runtime.entities.mailbox import RETRY_MS_MIN, EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
@@ -26,7 +29,7 @@ class Held(MemoryStore):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """As the memory store, when it may."""
         await self.gate.wait()
         return await super().append(append)

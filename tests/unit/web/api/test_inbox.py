@@ -17,7 +17,10 @@ import interlock
 from interlock.model.limits import ENVELOPE_AGE_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.webhook_signature import parse_key, sign
 from interlock.ports.replaced_file import replace_file
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.store import (
+    Append,
+    AppendResult,
+)
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
@@ -98,7 +101,7 @@ class Failing(MemoryStore):
 
     fails = False
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
+    async def append(self, append: Append) -> AppendResult:
         """Fail once, or append."""
         if self.fails:
             self.fails = False

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Iterator
 from threading import Lock
 
-from interlock.errors import ArchivedError, CorruptionError, InterlockError, UsageError
+from interlock.errors import ArchivedError, CompactedError, CorruptionError, InterlockError, UsageError
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.journal_feed import (
@@ -47,6 +47,7 @@ from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.reader import EntityReader
 from interlock.stores.files.root import Root
+from interlock.stores.files.tombstones import Tombstones
 
 SCHEME = "files"
 
@@ -75,12 +76,14 @@ class FileFeed:
         journals: OpenJournals,
         reader: EntityReader,
         entities: EntityList,
+        tombstones: Tombstones,
     ) -> None:
         self._fs = io.fs
         self._root = root
         self._journals = journals
         self._reader = reader
         self._entities = entities
+        self._tombstones = tombstones
         self._log = OrderLog(io, root)
         self._hints = HintReader(io.fs, self._log.path)
         self._ends: dict[str, Position] = {}
@@ -145,14 +148,19 @@ class FileFeed:
         }
 
     def _records(self, entity: str, first: int, last: int) -> Iterator[JournalRecord]:
-        """The records of an entity, none when they were released. Rule 3."""
+        """The records of an entity, without those that were released or removed. Rule 3."""
         address = self._root.address(entity)
         while first <= last:
             try:
                 page = self._reader.read(address, after=first - 1, limit=min(PAGE_MAX, last - first + 1))
             except ArchivedError:
                 return
+            except CompactedError as error:
+                first = error.since + 1
+                continue
             if not page:
+                if self._tombstones.find(address) is not None:
+                    return
                 raise _journal_behind(entity, first)
             yield from page
             first = page[-1].version + 1

@@ -22,6 +22,8 @@ Rule 4: a marker is removed only under the lock, when no work is left.
 Rule 5: adopted records become a whole segment, in one step: all of them are here, or none.
 Rule 6: records are released by the base of a new segment; only then files are removed. The snapshot must be of the last
 version by then: from there on it is not a cache any more, and neither are its keys.
+Rule 7: a journal is compacted in the same way: by the base of a new segment, after the snapshot of the last version and
+the one at which it begins are durable. A pruned one goes with the renaming of its directory, after its tombstone.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from interlock.errors import (
     ConflictError,
     CorruptionError,
     InterlockError,
+    PrunedError,
     RejectedError,
     UnavailableError,
     UsageError,
@@ -45,9 +48,20 @@ from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.ports.retention import JournalBase, Removal, Tombstone
+from interlock.ports.store import (
+    Append,
+    Appended,
+    AppendResult,
+    Conflict,
+    Duplicate,
+    KeyExpired,
+    Loaded,
+    Pruned,
+    StaleAttempt,
+)
 from interlock.stores.files.durable_io import LOCKED, DurableIO, EntityDirectory, replace_file, unavailable
-from interlock.stores.files.journal.journal_file import JournalFile
+from interlock.stores.files.journal.journal_file import DirectoryRemovedError, JournalFile
 from interlock.stores.files.journal.line_formats import (
     Base,
     MarkLine,
@@ -62,14 +76,18 @@ from interlock.stores.files.journal.snapshot_file import (
     KnownConfigurations,
     ListFacts,
     StoredSnapshot,
+    encode_base_file,
     encode_snapshot_file,
     snapshot_interval,
 )
 from interlock.stores.files.journal.unfinished_work import UnfinishedWork, WorkChanges, WorkItem
-from interlock.stores.files.names import SNAPSHOT, is_cut
+from interlock.stores.files.names import SNAPSHOT, base_name, is_cut
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
+
+OPENED_MAX = 3
+"""How often a directory is opened that retention removes meanwhile: an id lives once, so the second time it is gone."""
 
 NO_WORK = WorkDelta()
 
@@ -103,11 +121,19 @@ class Hints(Protocol):
         """Hint that an entity has a durable version. Does not wait, and does not raise OSError."""
 
 
+class PrunedIds(Protocol):
+    """Which entities were removed by retention (`tombstones`)."""
+
+    def stored(self, address: EntityDirectory) -> Tombstone | None:
+        """The tombstone that was written for an entity. It counts if the entity has no entry here any more."""
+
+
 class JournalContext:
     """What the journals of one open store share. `on_work_changed` is set in the process that runs work."""
 
     markers: Markers
     hints: Hints
+    tombstones: PrunedIds
 
     def __init__(self, io: DurableIO) -> None:
         self.io = io
@@ -152,11 +178,22 @@ class Journal:
         """Append one entry, if the entity is at the expected version and the key is new."""
         with self._mutex:
             self._io.check_poison(self.address)
-            if not self._file.open_directory(create=append.expected == 0):
-                return Conflict(0)
-            with self._file.lock():
-                self._catch_up()
-                return self._refuse(append) or self._append(append)
+            for _ in range(OPENED_MAX):
+                if not self._file.open_directory(create=False):
+                    if append.expected:
+                        return Conflict(0)
+                    if (pruned := self._pruned()) is not None:
+                        return pruned
+                    self._file.open_directory(create=True)
+                with self._file.lock():
+                    if self._catch_up():
+                        return self._refuse(append) or self._append(append)
+            raise self._removed()
+
+    def _pruned(self) -> Pruned | None:
+        """The answer to a creation of an entity that has no entry here, if it was pruned."""
+        found = self._context.tombstones.stored(self.address)
+        return None if found is None else Pruned(found.version)
 
     def append_inline(self, append: Append) -> AppendResult | None:
         """`append`, where nothing is waited for but one flush; None where there is more to do (rule 1).
@@ -196,8 +233,10 @@ class Journal:
             return False
         return not self._is_snapshot_due(append.expected, append.snapshot)
 
-    def _refuse(self, append: Append) -> Duplicate | Conflict | StaleAttempt | KeyExpired | None:
+    def _refuse(self, append: Append) -> Duplicate | Conflict | StaleAttempt | KeyExpired | Pruned | None:
         """Why the entry is not written; None when it is to be. Everything in the journal is known."""
+        if self.position.version == 0 and (pruned := self._pruned()) is not None:
+            return pruned  # it was pruned while its directory was created again
         version = self._keys.get(append.entry.key)
         if version is not None:
             self._confirm_duplicate()
@@ -304,24 +343,34 @@ class Journal:
         """Holds the mutex and the lock, with everything in the journal known; False when the entity does not exist."""
         with self._mutex:
             self._io.check_poison(self.address)
-            if not self._file.open_directory(create=create):
-                yield False
-                return
-            with self._file.lock():
-                self._catch_up()
-                yield True
+            for _ in range(OPENED_MAX):
+                if not self._file.open_directory(create=create):
+                    yield False
+                    return
+                with self._file.lock():
+                    if self._catch_up():
+                        yield True
+                        return
+            raise self._removed()
 
-    def _catch_up(self) -> None:
-        """Steps 1 and 2."""
+    def _removed(self) -> UnavailableError:
+        return UnavailableError(f"the directory of `{self.address.entity}` is removed again and again", code=LOCKED)
+
+    def _catch_up(self) -> bool:
+        """Steps 1 and 2. False when the directory that is open was removed: it is closed with the lock."""
         try:
             if self._file.is_open:
                 self._file.catch_up()
             else:
                 self._restore(self._file.open())
                 self._file.read_opened()
+        except DirectoryRemovedError:
+            self._file.mark_stale()
+            return False
         except InterlockError:
             self._file.mark_stale()
             raise
+        return True
 
     def _restore(self, stored: StoredSnapshot | None) -> None:
         """Start with what the snapshot has, or with nothing."""
@@ -469,6 +518,8 @@ class Journal:
     def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Add records that follow those here, and return the version reached. Those here already are skipped."""
         with self._exclusive(create=True):
+            if self.position.version == 0 and (pruned := self._pruned()) is not None:
+                raise PrunedError(self.address.entity, pruned.version)
             self._file.confirm()
             new = tuple(each for each in records if each.version > self.position.version)
             if new:
@@ -493,6 +544,65 @@ class Journal:
             self._file.sweep()
             self._file.sync_names()
             return True
+
+    def prune(self, tombstone: Tombstone, *, write: Callable[[EntityDirectory, Tombstone], None], name: str) -> Removal:
+        """Write the tombstone, and rename the directory, if the entity has ended, is at that record, and has no work.
+
+        Its files are still there, under the new name.
+        """
+        with self._exclusive() as exists:
+            if not exists or (self.position.version, self.position.head) != (tombstone.version, tombstone.head):
+                return Removal(0, is_done=True, blocked="changed")
+            self._file.cut_torn_tail()
+            if self._ended() is None:
+                return Removal(0, is_done=True, blocked="alive")
+            if len(self.work):
+                return Removal(0, is_done=True, blocked="work")
+            write(self.address, tombstone)
+            self._context.markers.delete(self.address)
+            self._marked_for = None
+            self._file.seal_and_rename(name)
+            return Removal(0, is_done=False, version=tombstone.version)
+
+    def compact(self, base: JournalBase, newest: Snapshot) -> Removal:
+        """Remove the records up to the version of a base, if the journal has that record and a later one."""
+        with self._exclusive() as exists:
+            version, since = self.position.version, self._file.base.since
+            if not exists or not since - 1 <= base.version < version:
+                return Removal(0, is_done=True, blocked="changed")
+            if self._file.base.archive:
+                return Removal(0, is_done=True, blocked="archived")
+            if base.version == since - 1:
+                is_same = self._file.base.origin == base.head
+                return Removal(0, is_done=True, version=base.version, blocked=None if is_same else "changed")
+            if not self._has_snapshot(newest):
+                return Removal(0, is_done=True, blocked="changed")
+            self._file.cut_torn_tail()
+            self._rotate(self._file.base.next(self.position))
+            self._require_snapshot()
+            self._write_base(base)
+            if self._file.cut_before(base.version, base.head) is not None:
+                return Removal(0, is_done=True, blocked="changed")
+            self._file.sweep()
+            self._file.sync_names()
+            return Removal(base.version - since + 1, is_done=True, version=base.version)
+
+    def _has_snapshot(self, newest: Snapshot) -> bool:
+        """Whether there is a snapshot of the last version; of several, the given one is taken last."""
+        version = self.position.version
+        if self.snapshot is None and newest.version == version:
+            self.snapshot = newest
+        elif self.snapshot is None and (stored := self._file.read_snapshot()) is not None:
+            self.snapshot = stored.snapshot if stored.position.version == version else None
+        return self.snapshot is not None
+
+    def _write_base(self, base: JournalBase) -> None:
+        """Write the snapshot at which the journal is to begin. It is durable on return."""
+        data = encode_base_file(base, store_key=self._settings.store_key)
+        try:
+            replace_file(self._io.fs, self._file.directory, base_name(base.version), data)
+        except OSError as error:
+            raise unavailable(self.address.entity, "compact", error) from error
 
     def _ended(self) -> str | None:
         """How the entity ended, by a stored snapshot of its last version that has all its work."""

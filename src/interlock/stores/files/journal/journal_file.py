@@ -36,10 +36,12 @@ from interlock.model.journal.record import JournalRecord
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.files.durable_io import DirectoryLock, DurableIO, EntityDirectory, open_shard, unavailable
 from interlock.stores.files.journal.line_formats import (
+    BASE_BYTES_MAX,
     Base,
     MarkLine,
     Position,
     WorkLine,
+    decode_base,
     encode_base,
     encode_seal,
     in_segment,
@@ -50,6 +52,7 @@ from interlock.stores.files.journal.reading import (
     Chain,
     JournalReader,
     SegmentMovedError,
+    SegmentReader,
     active_segment,
     contains,
     corrupt,
@@ -59,9 +62,20 @@ from interlock.stores.files.journal.reading import (
     snapshot_required,
 )
 from interlock.stores.files.journal.snapshot_file import StoredSnapshot
-from interlock.stores.files.names import JOURNAL, NEXT, is_leftover, sealed_name, segment_first_version
+from interlock.stores.files.names import (
+    JOURNAL,
+    NEXT,
+    base_version,
+    is_leftover,
+    sealed_name,
+    segment_first_version,
+)
 
 OnRecord = Callable[[JournalRecord], None]
+
+
+class DirectoryRemovedError(Exception):
+    """The directory that is open is no longer that of the entity: retention removed it (`Journal.prune`)."""
 
 
 class JournalFile:
@@ -142,6 +156,7 @@ class JournalFile:
         flush. Then the pages are dropped from the cache, so what is read is what the disk has.
         """
         fs, address, io = self._fs, self.address, self._io
+        self._check_directory()
         try:
             self._file = fs.open_update(self.directory, JOURNAL)
         except OSError as error:
@@ -161,6 +176,20 @@ class JournalFile:
         elif self.base.since > 1:
             raise snapshot_required(address, self.base)
         return snapshot
+
+    def _check_directory(self) -> None:
+        """Raises DirectoryRemovedError unless the open directory has its name: nothing is created in a removed one."""
+        fs, address = self._fs, self.address
+        with open_shard(fs, address.resources, address.shard) as shard:
+            try:
+                named = fs.open_directory(shard, address.name)
+            except FileNotFoundError:
+                raise DirectoryRemovedError from None
+            try:
+                if fs.identity(named) != fs.identity(self.directory):
+                    raise DirectoryRemovedError
+            finally:
+                fs.close(named)
 
     def read_opened(self) -> None:
         """Read everything after the snapshot. It was flushed by `open`, under the same lock."""
@@ -189,8 +218,11 @@ class JournalFile:
     def sweep(self) -> None:
         """Remove files of writers that died, and segments whose records were released."""
         for name in self._fs.names(self.directory):
-            first = segment_first_version(name)
-            if is_leftover(name) or (first is not None and first < self.base.since):
+            first, base = segment_first_version(name), base_version(name)
+            is_before = (first is not None and first < self.base.since) or (
+                base is not None and base < self.base.since - 1
+            )
+            if is_leftover(name) or is_before:
                 self._fs.unlink(self.directory, name)
 
     def sync_names(self) -> None:
@@ -257,6 +289,7 @@ class JournalFile:
     def _pass_seal(self) -> None:
         """Continue in the segment that is active now; if the process that was to create it died, create it."""
         fs = self._fs
+        self._check_directory()
         file = fs.open_update(self.directory, JOURNAL)
         if fs.identity(file) == fs.identity(self._file):
             fs.close(file)
@@ -385,6 +418,65 @@ class JournalFile:
         self.flush()
         self._start_segment(base, body)
         self.read_tail()
+
+    def cut_before(self, version: int, head: str) -> str | None:
+        """Remove the records up to a version, if that record has this hash; return why not otherwise.
+
+        The active segment has no record, and everything before it is sealed. The segment that contains the version is
+        written again without its beginning, under another name; the next base of the active segment then begins the
+        journal there, and only after that the old segments are removed. A process that dies before that leaves a file
+        that no reader looks for.
+        """
+        fs = self._fs
+        firsts = [first for each in fs.names(self.directory) if (first := segment_first_version(each)) is not None]
+        first = max((each for each in firsts if self.base.since <= each <= version), default=0)
+        if first == 0:
+            return f"no segment has version {version}"
+        file = fs.open_file(self.directory, sealed_name(first))
+        try:
+            base = decode_base(fs.read(file, 0, BASE_BYTES_MAX), self.chain.start(), store_key=self._settings.store_key)
+            if base is None or base.first != first:
+                raise corrupt(self.address, self.position, "its first line is damaged", sealed_name(first))
+            segment = SegmentReader(fs, file, base.position, store_key=self._settings.store_key)
+            records = list(segment)
+            if not segment.is_sealed:
+                raise corrupt(self.address, segment.position, "it does not end with its seal", sealed_name(first))
+        finally:
+            fs.close(file)
+        if [each.head for each in records if each.version == version] != [head]:
+            return f"version {version} has another hash"
+        kept = [each for each in records if each.version > version]
+        try:
+            if kept:
+                self._write_sealed(base, version, head, kept)
+        except OSError as error:
+            raise unavailable(self.address.entity, "compact", error) from error
+        self.rotate(self.base.next_after_compaction(self.position, version + 1, head))
+        return None
+
+    def _write_sealed(self, before: Base, version: int, head: str, records: list[JournalRecord]) -> None:
+        """Write a sealed segment with these records, which follow a version. It is durable on return."""
+        fs, key = self._fs, self._settings.store_key
+        body = b"".join(each.line for each in records)
+        base = Base(before.number, version + 1, version + 1, head, len(body), "", head)
+        data = encode_base(base, store_key=key) + body
+        end = Position(records[-1].version, len(data), records[-1].head, version + 1)
+        data += encode_seal(version + 1, end, len(data), store_key=key)
+        name = sealed_name(version + 1)
+        temporary = f"{name}{NEXT}{fs.unique()}"
+        self._write_segment(temporary, data)
+        fs.rename(self.directory, temporary, name)
+        self.sync_names()
+
+    def seal_and_rename(self, new_name: str) -> None:
+        """End the journal: no process appends to a sealed segment, and none finds the directory under its name."""
+        fs, key = self._fs, self._settings.store_key
+        self.write(encode_seal(self.base.first, self.position, self.durable_end, store_key=key))
+        self.flush()
+        self.mark_stale()
+        with open_shard(fs, self.address.resources, self.address.shard) as shard:
+            fs.rename(shard, self.address.name, new_name)
+            self._io.flush(self.address, fs.sync_directory, shard, f"{self.address.shard}/")
 
     def _start_segment(self, base: Base, body: bytes) -> None:
         """Steps 2 to 4. After a failure in between too little is known to go on, and the file is opened again."""

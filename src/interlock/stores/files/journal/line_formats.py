@@ -11,9 +11,9 @@ A segment may start with a base line, and ends with a seal line once it is compl
     {"t":"seal","d":1234,"first":1,"last":6,"c":"<32 hex>","h":"<32 hex>"}\n
 
 `n` counts the segments, `first` is the version of the segment's first record, `since` the first version that is still
-in this journal: the records before it, up to the one with the hash `p`, are in `archive`. `d` of a base is the number
-of bytes after it that were durable when the segment was created, `d` of a seal the number of bytes before it that its
-writer knew to be durable. A journal that was never rotated has neither line.
+in this journal: the records before it, up to the one with the hash `p`, are in `archive`, or removed where it is empty.
+`d` of a base is the number of bytes after it that were durable when the segment was created, `d` of a seal the number
+of bytes before it that its writer knew to be durable. A journal that was never rotated has neither line.
 
 Work is recorded in two more lines:
 
@@ -156,6 +156,11 @@ class Base(Struct, frozen=True):
         """The base of the segment after one that ends at this position."""
         number = self.number + (position.version >= self.first)
         return Base(number, position.version + 1, self.since, self.origin, durable, self.archive, position.head)
+
+    def next_after_compaction(self, position: Position, since: int, origin: str) -> Base:
+        """The base of the segment after one that ends at this position, when records before `since` are removed."""
+        after = self.next(position)
+        return Base(after.number, after.first, since, origin, 0, "", after.head)
 
     def next_after_release(self, position: Position, archive: str) -> Base:
         """The base of the segment after one that ends at this position, when all records before it are released."""

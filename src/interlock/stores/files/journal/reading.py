@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import Raw, Struct
 
-from interlock.errors import ArchivedError, CorruptionError
+from interlock.errors import ArchivedError, CompactedError, CorruptionError
 from interlock.model.codec import UNDECODABLE
 from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record
 from interlock.stores.files.durable_io import EntityDirectory
@@ -429,10 +429,13 @@ def corrupt(address: EntityDirectory, position: Position, why: str, name: str = 
 
 def snapshot_required(address: EntityDirectory, base: Base) -> CorruptionError:
     """The error for an entity whose records are in an archive and whose snapshot is missing or damaged."""
-    why = f"{SNAPSHOT} is missing or damaged, and the records before it are in the archive {base.archive}"
+    where = f"in the archive {base.archive}" if base.archive else "removed: the journal was compacted"
+    why = f"{SNAPSHOT} is missing or damaged, and the records before it are {where}"
     return corrupt(address, base.position, why)
 
 
-def archived(entity: str, base: Base) -> ArchivedError:
-    """The error for records that were released to an archive."""
+def archived(entity: str, base: Base) -> ArchivedError | CompactedError:
+    """The error for records that were released to an archive, or removed."""
+    if not base.archive:
+        return CompactedError(entity, base.since - 1)
     return ArchivedError(entity, base.since - 1, base.archive)

@@ -19,6 +19,7 @@ from interlock.model.codec import UNDECODABLE, encode
 from interlock.model.event import Event
 from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
+from interlock.ports.retention import JournalBase
 from interlock.ports.store import Append
 from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.recent_keys import NO_TIMES, RecentKeys, Times
@@ -79,6 +80,7 @@ class _File(Struct):
 
 _files = msgspec.json.Decoder(_File)
 _snapshots = msgspec.json.Decoder(Snapshot)
+_bases = msgspec.json.Decoder(JournalBase)
 
 
 def encode_snapshot_file(stored: StoredSnapshot, *, store_key: bytes = b"") -> bytes:
@@ -105,6 +107,24 @@ def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = 
         return None
     position = Position(snapshot.version, store.offset, store.head, store.segment, store.work_bytes)
     return StoredSnapshot(snapshot, position, store.facts, bytes(store.keys), bytes(store.work), store.times)
+
+
+def encode_base_file(base: JournalBase, *, store_key: bytes = b"") -> bytes:
+    """The bytes of the file with the snapshot at which a compacted journal begins."""
+    body = encode(base)[:-1]
+    return b'%b,"h":"%b"}\n' % (body, _hash(body, store_key))
+
+
+def decode_base_file(data: bytes, entity: str, *, store_key: bytes = b"") -> JournalBase | None:
+    """The base of an entity in these bytes; None when they are damaged, or another entity's."""
+    body = data[:-_END]
+    if data[-_END:] != b',"h":"%b"}\n' % _hash(body, store_key):
+        return None
+    try:
+        base = _bases.decode(data)
+    except msgspec.MsgspecError:
+        return None
+    return base if base.entity == base.snapshot.entity == entity and base.snapshot.version == base.version else None
 
 
 def snapshot_interval(every: int, keys: int) -> int:
