@@ -17,7 +17,7 @@ from bench.measure import Measurement, PeerUnavailableError, file_system, report
 from bench.results import Figure, Line, Run, paired
 from bench.suite import Column, Found, Goal, Suite, Workload, count, median, ratio, spread, value
 
-WORKLOADS = ("seq1", "fleet", "demo", "effects")
+WORKLOADS = ("seq1", "fleet", "demo", "effects", "refused")
 LARGE = ("recovery-file", "recovery-sqlite", "scale", "shadow")
 LARGE_SECONDS_MAX = 400
 
@@ -33,6 +33,8 @@ class Command:
     orders: int = 1_000
     whole: int = 500
     """Orders of the workloads `demo` and `effects`."""
+    refused: int = 5_000
+    """Refused events."""
 
 
 COMMANDS: dict[str, Command] = {
@@ -130,7 +132,7 @@ def command(engine: Command, servers: Servers, folder: Path) -> list[str]:
 
 
 def _count(engine: Command, workload: str, effort: Effort) -> int:
-    sizes = {"seq1": engine.events, "fleet": engine.orders}
+    sizes = {"seq1": engine.events, "fleet": engine.orders, "refused": engine.refused}
     return max(5, int(effort.share * sizes.get(workload, engine.whole)))
 
 
@@ -308,6 +310,11 @@ Interlock runs as users run it: `interlock.open`, the whole runtime, a key for e
             name="effects",
             title="effects: ten effects of an order one after the other, 64 callers and a worker",
             columns=_columns("orders", "effect"),
+        ),
+        Workload(
+            name="refused",
+            title="refused: events of senders without the role, each with a durable row of the audit, 64 callers",
+            columns=_columns("events", "row"),
         ),
         Workload(
             name="recovery",

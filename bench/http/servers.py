@@ -87,7 +87,9 @@ def prepared(folder: Path, clients: int, hot: int) -> None:
     keys = folder / "keys.toml"
     keys.touch(mode=0o600)
     keys.write_text(
-        f'[[key]]\nid = "load"\nkind = "service"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "send"]\n',
+        f'[[key]]\nid = "load"\nkind = "service"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "send"]\n'
+        "[rates.send]\nper_second = 1_000_000\nburst = 1_000_000\n"  # counted, and never reached
+        "[rates.read]\nper_second = 1_000_000\nburst = 1_000_000\n",
         encoding="utf-8",
     )
 

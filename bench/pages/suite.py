@@ -101,7 +101,9 @@ def ask(path: Path, size: int, folder: Path, rounds: int) -> dict[str, list[floa
     keys = folder / "keys.toml"
     keys.touch(mode=0o600)
     keys.write_text(
-        f'[[key]]\nid = "bench"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "read:audit"]\n', encoding="utf-8"
+        f'[[key]]\nid = "bench"\nsha256 = "{key_digest(BEARER)}"\nrights = ["read", "read:audit"]\n'
+        "[rates.read]\nper_second = 1_000_000\nburst = 1_000_000\n",  # counted, and never reached
+        encoding="utf-8",
     )
     options = ["--port", "0", "--key-file", str(keys), "--chart", str(CHART)]
     server = Running([sys.executable, "-m", "interlock", "serve", f"sqlite:///{path}", *options])

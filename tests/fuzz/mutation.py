@@ -104,7 +104,7 @@ VALUES: tuple[Any, ...] = (
 
 def deep(random: Random, levels: int) -> Any:
     """Return a value that is nested so many levels."""
-    value: Any = random.choice(VALUES)
+    value: Any = _copied(random.choice(VALUES))
     for _ in range(levels):
         value = [value] if random.random() < 0.5 else {"a": value}
     return value

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import interlock
-from bench.durable.engines.interlock_work import Demo, Errands
+from bench.durable.engines.interlock_work import Demo, Errands, Refusals
 from bench.durable.order import Line, Place, Runner
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import PendingRuntime
@@ -135,7 +135,11 @@ LINES = {
     "file": _line(
         "interlock, files",
         lambda place: Orders(_file(place)),
-        runners={"demo": lambda place: Demo(_file(place)), "effects": lambda place: Errands(_file(place))},
+        runners={
+            "demo": lambda place: Demo(_file(place)),
+            "effects": lambda place: Errands(_file(place)),
+            "refused": lambda place: Refusals(_file(place)),
+        },
     ),
     "file-inline": _line(
         "interlock, files, in the caller's thread",
@@ -144,7 +148,11 @@ LINES = {
     "sqlite": _line(
         "interlock, SQLite",
         lambda place: Orders(_sqlite(place)),
-        runners={"demo": lambda place: Demo(_sqlite(place)), "effects": lambda place: Errands(_sqlite(place))},
+        runners={
+            "demo": lambda place: Demo(_sqlite(place)),
+            "effects": lambda place: Errands(_sqlite(place)),
+            "refused": lambda place: Refusals(_sqlite(place)),
+        },
     ),
     "sqlite-each": _line(
         "interlock, SQLite, a commit per step", lambda place: OwnOrders(lambda: EachStore(place.folder / "orders.db"))
@@ -152,7 +160,11 @@ LINES = {
     "postgres": _line(
         "interlock, PostgreSQL",
         lambda place: Orders(_postgres(place)),
-        runners={"demo": lambda place: Demo(_postgres(place)), "effects": lambda place: Errands(_postgres(place))},
+        runners={
+            "demo": lambda place: Demo(_postgres(place)),
+            "effects": lambda place: Errands(_postgres(place)),
+            "refused": lambda place: Refusals(_postgres(place)),
+        },
     ),
     "postgres-each": _line(
         "interlock, PostgreSQL, a statement per step", lambda place: Orders(_postgres(place) + "?commit=one")

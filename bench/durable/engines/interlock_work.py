@@ -89,3 +89,35 @@ class Errands(Orders):
         _, finished = await self.create(entity, {})
         await finished.wait()
         return EFFECTS_EACH
+
+
+class Refusals:
+    """Events of senders without the role. Each sender is another one, so that none is counted as a flood."""
+
+    def __init__(self, url: str) -> None:
+        chart = interlock.loads("""
+interlock: 1
+kind: door
+events: {opened: {roles: [guard]}}
+initial: closed
+states: {closed: {on: {opened: open}}, open: {}}
+""")
+        self._opening: PendingRuntime = interlock.open(url, charts=[chart], work=False)
+        self._runtime: Runtime | None = None
+
+    async def start(self) -> None:
+        """Open the store, and create the entity."""
+        self._runtime = await self._opening.__aenter__()
+        await self._runtime.create("door/1")
+
+    async def stop(self) -> None:
+        """Close the store."""
+        await self._opening.__aexit__(None, None, None)
+
+    async def run(self, order: str) -> int:
+        """Send an event that is denied; its row is durable."""
+        assert self._runtime is not None
+        receipt = await self._runtime.send("door/1", "opened", principal={"id": order})
+        if receipt.outcome != "denied":
+            raise RuntimeError(f"expected denied, got {receipt.outcome}")
+        return 1

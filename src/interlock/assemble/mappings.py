@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from interlock.assemble.text_files import read_text_file
 from interlock.errors import UsageError
 from interlock.evolve.mapping.document import Mapping, mapping_of, read_mapping
 
@@ -18,10 +19,10 @@ def load_mapping(path: str | Path) -> Mapping:
     """Return the mapping of a file.
 
     Raises DefinitionError for a mapping that is invalid; UsageError for a Python file that raises or defines no
-    `mapping`; OSError if the file cannot be read.
+    `mapping`, and for a file that is too large or not UTF-8; OSError if the file cannot be read.
     """
     file = Path(path)
-    text = file.read_text(encoding="utf-8")
+    text = read_text_file(file)
     if file.suffix != ".py":
         return read_mapping(text, source=str(path))
     names: dict[str, Any] = {"__name__": file.stem, "__file__": str(file)}

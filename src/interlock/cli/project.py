@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from interlock.assemble.charts import BoundChart, load
+from interlock.assemble.text_files import read_text_file
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.user_code import is_code_name, load_code
 from interlock.effects.retry import HandlerDefaults
@@ -124,7 +125,15 @@ def default_store() -> str:
 
 def default_keyring() -> str | None:
     """Return the address of the keyring of the environment or the project; None if there is none."""
-    return os.environ.get(KEYRING_VARIABLE) or project().keyring
+    given = os.environ.get(KEYRING_VARIABLE)
+    if given:
+        return given
+    try:
+        return project().keyring
+    except UsageError as error:  # a wrong project file matters only if it is used
+        if error.code == "project.keyring":
+            raise
+        return None
 
 
 def key_prefix_of(given: str | None) -> str:
@@ -240,8 +249,8 @@ def _read_table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
     import tomllib
 
     try:
-        found: Any = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        found: Any = tomllib.loads(read_text_file(file))
+    except (OSError, UsageError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{os.path.relpath(file)} cannot be read: {error}", code="project.malformed") from None
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

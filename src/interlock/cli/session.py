@@ -153,7 +153,7 @@ def _store_below(url: str) -> str | None:
     """The last store below a folder: an archive has one for each month."""
     if not url.startswith("file:"):
         return None
-    from interlock.stores.files.root import FORMAT_FILE
+    from interlock.stores.files.names import FORMAT_FILE
 
     folder = Path(unquote(urlsplit(url).path))
     found = [each.parent for depth in ("*", "*/*") for each in folder.glob(f"{depth}/{FORMAT_FILE}")]

@@ -208,6 +208,15 @@ class OneOf:
     codec: Callable[..., Any] | None = None
 
 
+def list_or_true(item: Shape, what: str) -> OneOf:
+    """Return the shape of a list, or `true` for everything that it could list; its codec is `LIST_OR_TRUE`."""
+    options = (
+        Option(kind="list", shape=ListOf(item=item, min=1, what=what)),
+        Option(kind="scalar", shape=Choice(options=(True,))),
+    )
+    return OneOf(what=f"{what} or true", options=options)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoValue:
     """No value fits: the key is listed only for its hints: value -> what to write instead."""

@@ -106,6 +106,9 @@ EDITIONS_MAX = 100
 """Texts of one revision that a store keeps: the first, which has its order, and the newest ones. They differ only in
 descriptions and labels, and a generated description would otherwise fill the store."""
 
+TEXT_FILE_BYTES_MAX = 1_048_576
+"""Bytes of a project file or a mapping (1 MiB): the same as a definition."""
+
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
 
@@ -535,15 +538,6 @@ ERASURES_FOLLOWED_MAX = 1_000
 RATE_KEYS_MAX = 10_000
 """Principals, or address prefixes, whose rate a process remembers per class: about 2 MiB, and more than it serves at a
 time."""
-
-DEFAULT_RATES = {
-    "send": (2_000, 10_000),
-    "read": (1_000, 5_000),
-    "operate": (100, 500),
-    "anonymous": (10, 100),
-}
-"""Requests per second, and at once, of a principal by class, and of an address prefix without one. Sends and reads are
-about what one process serves, so one caller does not displace all others."""
 
 RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""

@@ -80,6 +80,21 @@ class StoredDefinition(Struct, frozen=True):
     edition: Edition
     body: bytes | None
 
+    @property
+    def definition(self) -> Definition | None:
+        """The definition as it can be saved in another store; None if no body is intact."""
+        if self.body is None:
+            return None
+        edition = self.edition
+        return Definition(
+            kind=edition.kind,
+            revision=edition.revision,
+            body=self.body,
+            label=edition.label,
+            names=edition.names,
+            written_name=edition.written_name,
+        )
+
 
 class Definitions(Protocol):
     """The definitions of a store."""

@@ -33,13 +33,20 @@ def read_private_text(path: Path, *, bytes_max: int) -> str:
         raise UsageError(f"{path} is not UTF-8", code="keys.malformed") from None
 
 
-_QUOTED = re.compile(r"(unknown field |Invalid enum value )[`'](?![a-z_:]{1,24}[`']).*?[`'](?= - at |$)", re.DOTALL)
-"""A name or value that a validation error quotes, unless it is as short as a misspelt word."""
+_QUOTING = ("Object contains unknown field ", "Invalid enum value ")
+_WORD = re.compile(r"[a-z_:]{1,24}")
 
 
 def without_values(text: str) -> str:
-    """Return a validation error without what it quotes of the file: a secret may be in the wrong place."""
-    return _QUOTED.sub(r"\1(not shown)", text)
+    """Return a validation error without the name or value that it quotes, unless that is as short as a misspelt word.
+
+    A secret may be in the wrong place.
+    """
+    what, at, place = text.rpartition(" - at ")
+    start = next((each for each in _QUOTING if what.startswith(each)), None)
+    if start is None or _WORD.fullmatch(what.removeprefix(start)[1:-1]):
+        return text
+    return f"{start}(not shown){at}{place}"
 
 
 def file_signature(path: Path) -> tuple[int, ...] | None:

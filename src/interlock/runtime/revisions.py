@@ -464,17 +464,7 @@ class Revisions:
         if own is not None and (made := make_definition(own.chart)) is not None:
             return made
         found = () if self._definitions is None else await self._definitions.read_definitions(kind, revision)
-        if len(found) != 1 or found[0].body is None:
-            return None
-        edition = found[0].edition
-        return Definition(
-            kind=kind,
-            revision=edition.revision,
-            body=found[0].body,
-            label=edition.label,
-            names=edition.names,
-            written_name=edition.written_name,
-        )
+        return found[0].definition if len(found) == 1 else None
 
     async def document(self, kind: str, revision: str) -> Document | None:
         """Return the document of a revision, without compiling it; None if it cannot be read here."""

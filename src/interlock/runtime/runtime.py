@@ -16,6 +16,7 @@ import asyncio
 import os
 import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
@@ -514,9 +515,20 @@ class Runtime:
         """
         if reader is None:
             return self._watch(entity, after=after, poll_ms=poll_ms)
-        return self._views.watch(
+        return self._watch_for(reader, entity, after=after, poll_ms=poll_ms)
+
+    async def _watch_for(
+        self, reader: Reader, entity: str, *, after: int, poll_ms: int
+    ) -> AsyncGenerator[VisibleEntry, None]:
+        """As `watch`. Whether they may read is checked before the entity is loaded, so it does not say if it exists."""
+        check_entity(entity)
+        await self.permissions.check_reader(entity, reader)
+        watched = self._views.watch(
             entity, reader, after, lambda version: self._watch(entity, after=version, poll_ms=poll_ms, reader=reader)
         )
+        async with aclosing(watched) as entries:
+            async for each in entries:
+                yield each
 
     async def _watch(
         self, entity: str, *, after: int, poll_ms: int, reader: Reader | None = None

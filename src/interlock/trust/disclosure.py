@@ -76,6 +76,7 @@ OPEN_CODES = frozenset(
         "key.malformed",
         "key.reserved",
         "limit.range",
+        "payload.reserved",
         "principal.malformed",
         "read.denied",
         "reason.malformed",

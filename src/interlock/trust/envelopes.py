@@ -30,7 +30,7 @@ from interlock.model.codec import UNDECODABLE
 from interlock.model.event import Event
 from interlock.model.limits import ENVELOPE_AGE_MS_MAX, PAYLOAD_BYTES_MAX, SIGNATURES_MAX, WORK_MAX
 from interlock.model.webhook_signature import ID_FORM, TIMESTAMP_FORM, SecretTable, is_signed, signing_keys
-from interlock.trust.users import Roles, User, role_ends, role_names
+from interlock.trust.users import Roles, User, role_names, timed_roles
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -75,7 +75,7 @@ class Sender:
             principal={"id": table.id, "kind": table.kind, "roles": names},
             rights=frozenset({"send"}),
             kinds=None if table.kinds is None else frozenset(table.kinds),
-            until=role_ends(table.roles),
+            timed_roles=timed_roles(table.roles),
         )
         self._fields = {name: _field(table, name) for name in ("entity", "event", "payload")}
 

@@ -5,7 +5,7 @@ causes a read only then; everyone who needs the keys waits for the same read, an
 Rule 2: keys are fresh for `FRESH_MS`. Older ones still count while they are read again, and for `STALE_MS` if the
 issuer does not answer; then tokens cannot be checked, which is an UnavailableError and never a sign-in.
 Rule 3: a set has at most `JWKS_BYTES_MAX` bytes and `JWKS_KEYS_MAX` keys. A set that breaks a rule counts as no answer.
-Rule 4: a key is used only for algorithms of its own type, and symmetric keys are never used. Otherwise a public key
+Rule 4: a key is used only for algorithms of that key's type, and symmetric keys are never used. Otherwise a public key
 could serve as the secret of an HMAC.
 Rule 5: no redirects, no proxies, no credentials.
 """
@@ -91,7 +91,7 @@ class Jwks:
         """Return the key for a token; None if the issuer does not have it. Raises UnavailableError without keys."""
         if self._keys is None or not 0 <= self._clock.now_ms() - self._read_ms < STALE_MS:
             await self._wait()
-        self.keep_fresh()  # nobody waits for it
+        self.keep_fresh()  # in the background
         found = self._usable().find(key_id, algorithm)
         if found is None:
             await self._wait()

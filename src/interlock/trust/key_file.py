@@ -32,7 +32,7 @@ from interlock.trust.api_keys import ApiKey
 from interlock.trust.envelopes import Sender, SenderTable
 from interlock.trust.issuers import IssuerTable, check_issuer
 from interlock.trust.rate_limits import Rate, RequestClass
-from interlock.trust.users import Moment, Roles, User, role_ends, role_names, to_ms
+from interlock.trust.users import Moment, Roles, User, role_names, timed_roles, to_ms
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Right = Literal["read", "read:audit", "read:sensitive", "send", "operate", "bulk"]
@@ -143,7 +143,7 @@ def _api_key(table: KeyTable) -> ApiKey:
         principal=principal,
         rights=frozenset(table.rights),
         kinds=None if table.kinds is None else frozenset(table.kinds),
-        until=role_ends(table.roles),
+        timed_roles=timed_roles(table.roles),
         expires_ms=None if table.expires is None else to_ms(table.expires),
     )
     return ApiKey(user=user, digest=table.sha256.lower(), key_id=table.key)

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from interlock.model.limits import ROLES_MAX
+from interlock.trust.roles import active_roles
 
 RIGHTS = ("read", "read:audit", "read:sensitive", "send", "operate", "bulk")
 """See entities; see refused events; see sensitive data; send and create; retry and drop work; bulk send."""
@@ -40,14 +41,15 @@ Roles = Annotated[
 class User:
     """A user: the principal that charts get, and the rights here.
 
-    `kinds`: the only kinds that they may see and send to; None for all. `until`: when roles of the principal end.
+    `kinds`: the only kinds that they may see and send to; None for all. `timed_roles`: all roles, if
+    some of them have an end.
     `expires_ms`: when the key or token ends. `idles`: their sessions end when they are unused.
     """
 
     principal: Mapping[str, Any]
     rights: frozenset[str]
     kinds: frozenset[str] | None = None
-    until: tuple[tuple[str, int], ...] = ()
+    timed_roles: tuple[object, ...] = ()
     expires_ms: int | None = None
     idles: bool = True
 
@@ -70,12 +72,10 @@ class User:
         """Return the user without roles that have ended; None if their key or token has ended."""
         if self.expires_ms is not None and now_ms >= self.expires_ms:
             return None
-        ended = {role for role, until_ms in self.until if now_ms >= until_ms}
-        if not ended:
+        if not self.timed_roles:
             return self
-        roles = [each for each in self.principal["roles"] if each not in ended]
-        until = tuple(each for each in self.until if each[0] not in ended)
-        return replace(self, principal={**self.principal, "roles": roles}, until=until)
+        roles = active_roles(self.timed_roles, now_ms=now_ms)
+        return self if roles == self.principal["roles"] else replace(self, principal={**self.principal, "roles": roles})
 
 
 def role_names(roles: Roles) -> list[str]:
@@ -83,14 +83,11 @@ def role_names(roles: Roles) -> list[str]:
     return list(dict.fromkeys(each if isinstance(each, str) else each.name for each in roles))
 
 
-def role_ends(roles: Roles) -> tuple[tuple[str, int], ...]:
-    """Return when roles end: a role that is also listed without an end does not, one listed twice at the later end."""
-    endless = {each for each in roles if isinstance(each, str)}
-    ends: dict[str, int] = {}
-    for each in roles:
-        if isinstance(each, TimedRole) and each.name not in endless:
-            ends[each.name] = max(ends.get(each.name, 0), to_ms(each.until))
-    return tuple(ends.items())
+def timed_roles(roles: Roles) -> tuple[object, ...]:
+    """Return roles as `trust.roles` reads them, if one of them has an end."""
+    if all(isinstance(each, str) for each in roles):
+        return ()
+    return tuple(each if isinstance(each, str) else {"name": each.name, "until": each.until} for each in roles)
 
 
 def to_ms(moment: datetime) -> int:

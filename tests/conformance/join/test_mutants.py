@@ -24,9 +24,9 @@ from tests.support.postgres_server import asked, store_or_skip
 FOUND = (AssertionError, InterlockError)
 
 
-def cached_load(entities: Entities, store: Any, on_work: Any) -> Entities:
+def cached_load(entities: Entities, store: Any, on_work: Any, loop: Any) -> Entities:
     """A joined call that steps the snapshot in the cache of the runtime."""
-    joined = ON_TRANSACTION(entities, store, on_work)
+    joined = ON_TRANSACTION(entities, store, on_work, loop)
     joined.snapshots = entities.snapshots
     return joined
 

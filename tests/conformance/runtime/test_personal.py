@@ -450,3 +450,27 @@ states: {a: {type: final, output: {zip: = context.zip, ok: true}}}
         await runtime.erase("sender/1", reason=REASON, live=True)
         assert await told() == {"zip": "10115", "land": "DE"}
         assert await answered() == ERASED
+
+
+async def test_an_operator_without_a_role_of_the_chart_may_erase() -> None:
+    chart = interlock.loads(
+        """
+interlock: 1
+kind: member
+create: {roles: [clerk]}
+context: {email: {type: string, nullable: true, default: null, personal: true}}
+events: {leave: {roles: [clerk]}}
+states:
+  active: {on: {leave: gone}}
+  gone: {type: final}
+"""
+    )
+    clerk, operator = {"id": "ada", "roles": ["clerk"]}, {"id": "dpo"}
+    async with interlock.open("memory:", charts=[chart]) as runtime:
+        await runtime.create("member/1", {"email": "ada@example.org"}, principal=clerk)
+        refused = await runtime.send("member/1", "leave", principal=operator)
+        await runtime.send("member/1", "leave", principal=clerk)
+        done = await runtime.erase("member/1", reason="asked", principal=operator)
+        after = await runtime.state("member/1")
+
+    assert ("denied", "final", {"email": {"$personal": ""}}) == (refused.outcome, done.destroyed, after.context)

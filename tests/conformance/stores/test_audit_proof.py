@@ -27,6 +27,7 @@ CHART = interlock.loads("""
 interlock: 1
 kind: order
 revision: 1.0.0
+create: {roles: [clerk]}
 events:
   pay: {roles: [clerk]}
   ship: {roles: [clerk]}

@@ -95,7 +95,7 @@ class UsesUpKeys(MemoryStore):
 class DoubtsTheLate(MemoryStore):
     """Treats every late event as one whose key has expired."""
 
-    async def append(self, append: Append) -> Answer | KeyExpired:  # type: ignore[override]  # memory forgets none
+    async def append(self, append: Append) -> Answer | KeyExpired:
         if append.sent_ms is not None and append.sent_ms < append.entry.event.time_ms:
             return KeyExpired(append.expected, append.entry.event.time_ms)
         return await super().append(append)

@@ -15,6 +15,9 @@ DEAD = "order/A-2"
 """An entity with a dead letter: its handler failed."""
 
 
+WORK = "/work"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The path with its query, without `/api/v1`, and the body."""
@@ -41,11 +44,11 @@ REQUESTS: dict[str, Request] = {
     "GET /accepted/{entity:path}": Request(f"/accepted/{OWN}"),
     "GET /journal/{entity:path}": Request(f"/journal/{OWN}"),
     "GET /work": Request("/work"),
-    "POST /work/retry": Request(
-        "/work/retry", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "again"}
+    f"POST {WORK}/retry": Request(
+        f"{WORK}/retry", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "again"}
     ),
-    "POST /work/drop": Request(
-        "/work/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
+    f"POST {WORK}/drop": Request(
+        f"{WORK}/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
     ),
     "GET /sagas": Request("/sagas"),
     "GET /refusals": Request("/refusals"),
@@ -62,6 +65,12 @@ REQUESTS: dict[str, Request] = {
     "GET /streams/entity/{entity:path}": Request(f"/streams/entity/{OWN}"),
 }
 
+OUTSIDE = {
+    "GET /openapi.json": Request("/openapi.json"),
+    "POST /inbox/{sender}": Request("/inbox/unknown", {}),
+}
+"""Routes below /api that are not in the table: they ask for no right. The document is public, an envelope is signed."""
+
 STORE = "@store"
 """Replaced by the address of the store."""
 
@@ -70,6 +79,10 @@ WHO = ("--principal", "ada:support")
 
 COMMANDS: dict[str, tuple[str, ...] | str] = {
     "archive": (STORE, "--kind", "order", "--state", "cancelled", "--older", "1ms", "--to", "file:archived", *CHART),
+    "audit checkpoint": (STORE, "--key", "audit.key"),
+    "audit export": (STORE,),
+    "audit key": ("audit.key",),
+    "audit verify": (STORE,),
     "bundle export": (STORE, OWN, *CHART, "-o", "own.bundle"),
     "bundle import": (STORE, "own.bundle", *CHART),
     "can": (STORE, OWN, *CHART),
@@ -82,6 +95,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "db definitions add": (STORE, "newer.yaml"),
     "db definitions list": (STORE,),
     "db definitions show": (STORE, "order"),
+    "db grants": "for PostgreSQL",
     "db index": "a group",
     "db index build": (STORE, *CHART),
     "db index drop": (STORE, "order", "customer"),
@@ -99,8 +113,17 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "effects drop": (STORE, "--all", "--yes", *WHO),
     "effects ls": (STORE, "--dead"),
     "effects retry": (STORE, "--all", "--yes", *WHO),
+    "erase": (STORE, OWN, "--reason", "asked", "--live", *CHART, "--principal", "ada"),
     "fmt": ("order.yaml",),
     "journal": (STORE, OWN),
+    "keyring": "a group",
+    "keyring init": ("keyring",),
+    "keyring rotate": (STORE, "--keyring", "keyring"),
+    "keyring status": (STORE, "--keyring", "keyring"),
+    "keys create": ("ada", "--key-file", "keys.toml"),
+    "keys list": ("--key-file", "keys.toml"),
+    "keys revoke": ("ada", "--key-file", "keys.toml"),
+    "keys rotate": ("ada", "--key-file", "keys.toml"),
     "ls": (STORE,),
     "migrate apply": (STORE, "--to", "newer.yaml", "--once", "--reason", "new", *WHO),
     "migrate pause": (STORE, "order", "--reason", "wait", *WHO),

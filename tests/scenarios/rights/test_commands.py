@@ -22,6 +22,12 @@ from tests.support.cli import Caller
 
 TABLE = Path(__file__).with_name("commands.txt")
 BEFORE = {
+    "audit checkpoint": ("audit key",),
+    "keyring rotate": ("keyring init",),
+    "keyring status": ("keyring init",),
+    "keys list": ("keys create",),
+    "keys revoke": ("keys create",),
+    "keys rotate": ("keys create",),
     "bundle import": ("bundle export",),
     "migrate pause": ("migrate apply",),
     "migrate resume": ("migrate apply",),

@@ -24,7 +24,7 @@ from interlock.web.app import ENDPOINTS, application
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from tests.scenarios.rights import world
-from tests.scenarios.rights.requests import REQUESTS, Request
+from tests.scenarios.rights.requests import OUTSIDE, REQUESTS, Request
 
 MATRIX = Path(__file__).with_name("endpoints.txt")
 ORIGIN = "http://console.test"
@@ -147,7 +147,7 @@ async def column_of(column: str, folder: Path) -> dict[str, str]:
         console(runtime, read_only=column == "read-only") as (app, _),
     ):
         headers = await headers_of(column, app)
-        for name, request in REQUESTS.items():
+        for name, request in {**REQUESTS, **OUTSIDE}.items():
             answer = await ask(app, name.partition(" ")[0], request, headers)
             found[name] = str(answer.status) if answer.status in (401, 403) else "yes"
     return found
@@ -159,25 +159,31 @@ def test_every_endpoint_has_a_request() -> None:
 
 
 async def test_no_route_of_the_api_is_outside_of_the_table() -> None:
-    """Whatever the application routes below /api is an endpoint, or the OpenAPI document."""
+    """Whatever the application routes below /api is an endpoint, the OpenAPI document, or the inbox.
+
+    The inbox knows no rights: a signature decides (`tests/unit/web/api/test_inbox.py`).
+    """
     async with (
         interlock.open("memory:", charts=[world.chart(world.OWN_CHART)]) as runtime,
         console(runtime) as (app, _),
     ):
-        routes = app._app._app.routes  # type: ignore[attr-defined]
+        routes = app._app._app.routes  # type: ignore[attr-defined]  # the layers around the routes
         paths = {each.path for each in routes if each.path.startswith("/api")}
 
-    assert {"/api/v1/openapi.json", *(f"/api/v1{each.path}" for each in ENDPOINTS)} == paths
+    outside = {f"/api/v1{each.partition(' ')[2]}" for each in OUTSIDE}
+    assert {*outside, *(f"/api/v1{each.path}" for each in ENDPOINTS)} == paths
 
 
 @pytest.mark.slow
 async def test_who_may_call_which_endpoint(rewrite: bool, tmp_path: Path) -> None:
     columns = {each: await column_of(each, folder_of(tmp_path, each)) for each in COLUMNS}
-    width = max(map(len, REQUESTS))
+    rows = [*REQUESTS, *OUTSIDE]
+    named = {each: each.replace(" /", " /api/v1/") for each in rows}
+    width = max(map(len, named.values()))
     lines = [f"{'':{width}}  {'  '.join(COLUMNS)}"]
-    for name in REQUESTS:
+    for name in rows:
         cells = "  ".join(f"{columns[each][name]:{len(each)}}" for each in COLUMNS)
-        lines.append(f"{name:{width}}  {cells}".rstrip())
+        lines.append(f"{named[name]:{width}}  {cells}".rstrip())
     text = "\n".join(lines) + "\n"
     if rewrite:
         MATRIX.write_text(text, encoding="utf-8")
@@ -194,7 +200,7 @@ async def leaks_of(folder: Path, tenant: str, text: str) -> list[str]:
         interlock.open(url, charts=charts, clock=VirtualClock(world.NOW_MS)) as runtime,
         console(runtime) as (app, _),
     ):
-        for name, request in REQUESTS.items():
+        for name, request in {**REQUESTS, **OUTSIDE}.items():
             for asked in (request, _foreign(request)):
                 answer = await ask(app, name.partition(" ")[0], asked, headers, whole=True)
                 assert answer.status < 500, (name, answer.body)

@@ -28,6 +28,7 @@ interlock: 1
 kind: order
 revision: {revision}
 context: {{amount: {{type: integer, required: true}}, customer: {{type: string, default: none, index: true}}}}
+create: {{roles: [support, payments]}}
 events:
   payment.confirmed: {{roles: [payments], payload: {{id: {{type: string, required: true}}}}}}
   order.cancelled: {{roles: [support]}}
@@ -66,7 +67,10 @@ async def fill(url: str, text: str, prefix: str) -> None:
     async with interlock.open(url, charts=[chart(text)], clock=VirtualClock(NOW_MS), work=True) as runtime:
         for number in (1, 2, 3):
             context = {"amount": number, "customer": f"c {prefix}"}
-            await runtime.create(f"order/{prefix}-{number}", context, key=f"key {prefix} {number}", principal=names)
+            made = await runtime.create(
+                f"order/{prefix}-{number}", context, key=f"key {prefix} {number}", principal=names
+            )
+            made.expect()
         paid = {"id": f"p {prefix}"}
         await runtime.send(f"order/{prefix}-2", "payment.confirmed", paid, principal=names, reason=f"why {prefix}")
         await runtime.send(f"order/{prefix}-1", "order.cancelled", principal=names)  # denied: it needs another role
@@ -103,7 +107,7 @@ async def contents(folder: Path, tenant: str) -> list[str]:
                 found += [row, loaded, *await store.read(row.entity, after=0, limit=1_000)]
         found += (await store.list_work(WorkQuery(limit=1_000))).rows
         found += await store.list_definitions()
-        found += await store.refusals_before(None, limit=1_000)
+        found += await store.audit_after(0)
     finally:
         await store.close()
     return [repr(each) for each in found]

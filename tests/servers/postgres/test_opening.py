@@ -28,7 +28,7 @@ from interlock.stores.sql.schema import migrations
 from interlock.testing.store_suite.samples import SampleEntity, kernel
 from interlock.testing.store_suite.subject import append_all, journal, list_all, snapshot
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.support.postgres_server import asked, database_or_skip, store_or_skip
+from tests.support.postgres_server import asked, database_or_skip, private_server, store_or_skip
 
 
 @pytest.fixture
@@ -281,6 +281,19 @@ async def test_a_row_that_cannot_be_written_takes_no_other_with_it(store: Postgr
 
     assert [True, False, True] == [each is None for each in found]
     assert [(1,), (2,)] == asked(url, "SELECT sequence FROM audit ORDER BY sequence")
+
+
+async def test_a_lost_server_is_an_error_for_every_sender_of_a_row() -> None:
+    """No refusal is given whose row may be lost, and nobody waits for it without end."""
+    row = AuditRow("parcel/1", "noted", "denied", "roles", 1, actor="ada")
+    with private_server() as server:
+        store = await open_store(server.url())
+        await store.append_audit((row,))
+        server.stop(immediate=True)
+        found = await asyncio.gather(*(store.append_audit((row,)) for _ in range(5)), return_exceptions=True)
+        await store.close()
+
+    assert [UnavailableError] * 5 == [type(each) for each in found]
 
 
 async def test_rows_of_the_audit_are_never_changed_or_deleted(store: PostgresStore, url: str) -> None:

@@ -54,8 +54,8 @@ async def test_creations_that_race_with_a_prune_never_revive_an_entity() -> None
     answers: list[object] = []
 
     async def create(handle: PostgresStore, name: str) -> None:
-        for number in range(20):
-            answers.append(await handle.append(SampleEntity(name, time_ms=9_000).create(f"again{number}")))
+        sample = SampleEntity(name, time_ms=9_000)
+        answers.extend([await handle.append(sample.create(f"again{number}")) for number in range(20)])
 
     await asyncio.gather(
         *(create(handle, name) for name in names for handle in (store, second)),

@@ -20,7 +20,7 @@ GUARDED = """
 interlock: 1
 kind: lamp
 context: {watts: {type: integer, required: true, min: 1}}
-events: {on: {roles: [owner]}, off: {}}
+events: {on: {roles: [owner]}, off: {roles: [owner]}}
 states:
   dark: {on: {on: lit}}
   lit: {on: {off: dark, on: {}}}
@@ -39,7 +39,7 @@ async def test_what_changes_nothing_leaves_no_history() -> None:
     owner = {"id": "ada", "roles": ["owner"]}
     async with interlock.open(url, charts=[interlock.loads(GUARDED)]) as runtime:
         await runtime.create("lamp/1", {"watts": 5}, key="c")
-        assert (await runtime.send("lamp/1", "off", key="o")).outcome == "rejected"
+        assert (await runtime.send("lamp/1", "off", key="o", principal=owner)).outcome == "rejected"
         (await runtime.send("lamp/1", "on", key="a", principal=owner)).expect()
         before = await _length(runtime, "lamp/1")
         found = [
@@ -49,14 +49,14 @@ async def test_what_changes_nothing_leaves_no_history() -> None:
             (await runtime.send("lamp/1", "on", key="a")).outcome,
         ]
         with pytest.raises(ConflictError):
-            await runtime.send("lamp/1", "off", expected=1)
+            await runtime.send("lamp/1", "off", expected=1, principal=owner)
         with pytest.raises(UsageError) as reused:
-            await runtime.send("lamp/1", "off", key="a")
+            await runtime.send("lamp/1", "off", key="a", principal=owner)
 
         assert found == ["denied", "ignored", "duplicate", "denied"]
         assert reused.value.code == "key.reused"
         assert await _length(runtime, "lamp/1") == before
-        (await runtime.send("lamp/1", "off", key="o")).expect()  # the key of a refusal is free
+        (await runtime.send("lamp/1", "off", key="o", principal=owner)).expect()  # the key of a refusal is free
 
 
 async def test_a_context_that_the_chart_refuses_starts_no_workflow() -> None:

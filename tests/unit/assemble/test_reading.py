@@ -25,7 +25,7 @@ from interlock.assemble.charts import (
 from interlock.definition.format import Format, ReadResult, WriteResult
 from interlock.errors import DefinitionError, NotFoundError, UsageError
 from interlock.model.document.document import Document
-from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.limits import DEFINITION_BYTES_MAX, TARGETS_MAX
 
 YAML = "interlock: 1\nkind: door\nstates: {open: {on: {push: shut}}, shut: {on: {pull: open}}}\n"
 TEXTS = {
@@ -425,3 +425,32 @@ def test_a_definition_that_no_store_can_keep_is_an_error_at_load() -> None:
         loads(text)
 
     assert ["json.size"] == [each.code for each in caught.value.diagnostics if each.severity == "error"]
+
+
+SCXML = '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="door">'
+
+
+def test_a_value_that_a_stored_definition_cannot_have_is_an_error_at_its_state() -> None:
+    """A `cancel` that names nothing is SCXML; no process could read such a definition back from a store."""
+    text = f'{SCXML}\n<state id="open">\n<state id="wide">\n<onexit><cancel/></onexit></state></state></scxml>'
+    with pytest.raises(DefinitionError) as caught:
+        loads(text, format="scxml", source="door.scxml")
+
+    (found,) = (each for each in caught.value.diagnostics if each.severity == "error")
+    assert ("value.type", "door.scxml", 3) == (found.code, found.location.file, found.location.line)
+
+
+def test_a_transition_has_at_most_so_many_targets() -> None:
+    text = f'{SCXML}<state id="a"><transition event="e" target="{"a " * (TARGETS_MAX + 1)}"/></state></scxml>'
+    with pytest.raises(DefinitionError) as caught:
+        loads(text, format="scxml")
+
+    assert "transition.targets" in {each.code for each in caught.value.diagnostics if each.severity == "error"}
+
+
+def test_a_similar_key_is_searched_for_the_first_mistakes_only() -> None:
+    text = YAML + "".join(f"stat{number}: 1\n" for number in range(100))
+    found = read_text(text, format="yaml", source="t").diagnostics
+
+    assert found[0].hint is not None
+    assert found[-1].hint is None

@@ -67,13 +67,15 @@ ACTING = {
         [STORE, "--kind", "parcel", "--state", "packed", "--older", "1ms", "--to", "file:///nowhere/at/all", *CHART]
     ],
     "create": [[STORE, ENTITY, *CHART]],
+    "erase": [[STORE, ENTITY, "--dry-run", *CHART], [STORE, ENTITY, SEEN, "--dry-run"]],
+    "keyring": [["status", STORE], ["rotate", STORE, "--keyring", f"file:{SEEN}"]],
     "send": [[STORE, ENTITY, "noted", *CHART], [STORE, f"parcel/no {SEEN}", SEEN, *CHART]],
 }
 """Commands that write, and say something of what is there."""
 
 WITHOUT_A_STORE = {
-    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "new", "run", "schema", "serve", "simulate",
-    "types",
+    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "keys", "new", "run", "schema", "serve",
+    "simulate", "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
 

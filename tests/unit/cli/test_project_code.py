@@ -33,7 +33,7 @@ LOOKING = {
     "top": ["--once"],
     "verify": [],
 }
-WRITING = {"archive", "create", "run", "send", "serve"}
+WRITING = {"archive", "create", "erase", "run", "send", "serve"}
 APART = {
     "audit",
     "completion",
@@ -42,6 +42,8 @@ APART = {
     "diff",
     "draw",
     "fmt",
+    "keyring",
+    "keys",
     "migrate",
     "new",
     "refold",

@@ -73,7 +73,7 @@ def outputs(call: Caller, *, principal: str) -> dict[str, tuple[int, str, str]]:
 def test_no_command_shows_a_reader_whether_the_account_is_or_was_frozen(
     tmp_path: Path, call: Caller, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    worlds = []
+    worlds, seeing = [], {}
     for is_frozen in (False, True):
         folder = tmp_path / str(is_frozen)
         folder.mkdir()

@@ -37,6 +37,10 @@ class RecordingDelivery:
         self.refusal: InterlockError | None = None
         self.troubles: list[InterlockError] = []
 
+    async def opened(self, value: Any) -> Any:
+        """No value is personal."""
+        return value
+
     async def has_chart(self, entity: str) -> bool:
         """Whether the chart is in this process, as the test says."""
         return entity not in self.elsewhere

@@ -14,6 +14,7 @@ from interlock.effects.failed_attempts import failed_attempts
 from interlock.effects.handlers import Attempt
 from interlock.effects.pauses import PAUSES_READ_MS, HandlerPauses
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.audit import AuditRow
 from interlock.model.limits import PAUSE_MS_MAX, PAUSE_MS_MIN
 from interlock.testing import Simulation
 from interlock.testing.clock import VirtualClock
@@ -35,7 +36,7 @@ class Facts:
             raise UnavailableError("away", code="store.away")
         return dict(self.stored)
 
-    async def save_fact(self, name: str, value: str | None) -> None:
+    async def save_fact(self, name: str, value: str | None, *, audit: AuditRow | None = None) -> None:
         """Set a fact."""
         if self.is_away:
             raise UnavailableError("away", code="store.away")

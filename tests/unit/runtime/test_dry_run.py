@@ -57,7 +57,7 @@ async def test_a_dry_run_refuses_invalid_arguments(wrong: dict[str, object]) -> 
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError):
-        await doors.dry_run(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[arg-type]  # wrong on purpose
+        await doors.dry_run(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[call-overload]  # on purpose
 
 
 @pytest.mark.parametrize(

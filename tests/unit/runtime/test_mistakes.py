@@ -265,7 +265,7 @@ async def test_other_calls_name_unknown_arguments_too() -> None:
     async with parcels() as opened:
         errors = [
             await raised(opened.create("parcel/2", contxt={})),  # type: ignore[call-arg]  # that is the mistake
-            await raised(opened.dry_run("parcel/1", "sent", reason="x")),
+            await raised(opened.dry_run("parcel/1", "sent", reason="x")),  # type: ignore[call-overload]  # as above
         ]
     with pytest.raises(UsageError) as loaded:
         interlock.loads(ONE, model={})  # type: ignore[call-overload]  # that is the mistake

@@ -326,3 +326,22 @@ async def test_entries_of_an_earlier_release_are_not_shown_to_others(
         with pytest.raises(NotFoundError):
             await other.state(NAME, at=2, reader=ADA)
         assert entries == (await other.journal(NAME, reader=ADA))[-len(entries) :]
+
+
+async def test_the_log_does_not_name_an_entity_in_a_hidden_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error in the step of a visible state is logged with the entity and the version that others see."""
+    text = ACCOUNT.replace('note: "= event.data.text"', 'note: "= 1 / 0"').replace(
+        "context.balance + event", "1 / 0 + event"
+    )
+    async with opened("memory:", tmp_path, text=text) as (runtime, clock):
+        await runtime.create(NAME, principal=ADA)
+        for event, payload in (("frozen", None), ("noted", {"text": "x"}), ("unfrozen", None)):
+            await runtime.send(NAME, event, payload, principal=EVE)
+        hidden = [each for each in caplog.records if each.name == "interlock.runtime"]
+        await deposit(runtime, clock, 1)
+        shown = [each for each in caplog.records if each.name == "interlock.runtime"][len(hidden) :]
+
+    assert [("account", None)] == [(getattr(each, "kind", None), getattr(each, "entity_id", None)) for each in hidden]
+    assert [(NAME, 2)] == [(getattr(each, "entity_id", None), getattr(each, "version", None)) for each in shown]

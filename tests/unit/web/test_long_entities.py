@@ -6,7 +6,8 @@ from typing import Any
 import interlock
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
-from interlock.web.api.entity import CHILDREN_MAX, JOURNAL_BYTES_MAX, WORK_MAX
+from interlock.web.api.entity import CHILDREN_MAX, WORK_MAX
+from interlock.web.api.views import JOURNAL_BYTES_MAX
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import make_user, open_console
 

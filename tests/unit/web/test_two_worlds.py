@@ -74,24 +74,24 @@ async def everything(client: Client) -> dict[str, str]:
     for endpoint in ORDERED:
         if endpoint.path == "/logout":
             continue
-        for path, query, body in requests(endpoint, "account"):
-            found[f"{endpoint.method} {path} {query} {body}"] = await answered(client, endpoint, path, query, body)
+        for path, query, text in requests(endpoint, "account"):
+            found[f"{endpoint.method} {path} {query} {text}"] = await answered(client, endpoint, path, query, text)
     for version in (1, 2, 3, 4):
         for path in (f"entity/account/1?version={version}", f"journal/account/1?after={version}&limit=1"):
             found[path] = (await client.get(path)).text
-    for query in LISTS:
-        answer = await client.get(f"kinds/account/entities?{query}")
-        found[f"list {query}"] = f"{answer.status_code} {answer.text}"
+    for words in LISTS:
+        answer = await client.get(f"kinds/account/entities?{words}")
+        found[f"list {words}"] = f"{answer.status_code} {answer.text}"
     for event, payload in (("deposited", {"amount": 1}), ("closed", None), ("unfrozen", None), ("odd", None)):
-        body = {"event": event, "payload": payload, "dry_run": True}
-        found[f"dry run of {event}"] = (await client.post("send/account/1", body)).text
-    for body in (
+        asked: dict[str, Any] = {"event": event, "payload": payload, "dry_run": True}
+        found[f"dry run of {event}"] = (await client.post("send/account/1", asked)).text
+    for asked in (
         {"event": "deposited", "payload": {"amount": "much"}},
         {"event": "deposited", "payload": {"amount": 1}, "expected": 77},
         {"event": "frozen"},
     ):
-        answer = await client.post("send/account/1", body)
-        found[f"send {body}"] = f"{answer.status_code} {answer.text}"
+        answer = await client.post("send/account/1", asked)
+        found[f"send {asked}"] = f"{answer.status_code} {answer.text}"
     return found
 
 

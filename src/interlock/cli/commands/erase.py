@@ -11,7 +11,7 @@ from interlock.cli import exit_codes
 from interlock.cli.options import chart_option, common, example, json_option, pass_terminal, user_name, words
 from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import json_text, time_text
-from interlock.cli.project import load_known_charts, split_words
+from interlock.cli.project import load_optional_charts, split_words
 from interlock.cli.session import chart_suggestion, open_for_writing, run
 from interlock.runtime.erasure import Eraser, Erasure, follow
 from interlock.runtime.request_checks import check_entity, check_reason
@@ -66,7 +66,7 @@ def erase(
         raise click.UsageError("give --reason, or --dry-run without one")
     check_reason(reason)
     who = {"id": principal or user_name()}
-    known = load_known_charts(charts)
+    known = load_optional_charts(charts)
 
     async def work() -> tuple[Erasure, tuple[Erasure, ...], bool]:
         with chart_suggestion(known):

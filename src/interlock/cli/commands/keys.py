@@ -22,7 +22,7 @@ from interlock.trust.api_keys import ApiKey, key_digest, new_key
 from interlock.trust.key_file import read_key_file
 from interlock.trust.key_file_edits import KeyFileText, edit_key_file
 from interlock.trust.used_keys import read_used
-from interlock.trust.users import RIGHTS
+from interlock.trust.users import RIGHTS, to_ms
 
 key_file_option = click.option(
     "--key-file",
@@ -295,7 +295,7 @@ def _utc(ms: int) -> datetime:
 
 def _row(key: ApiKey, used: dict[str, int], now_ms: int) -> dict[str, Any]:
     user, used_ms = key.user, used.get(key.name)
-    ends = dict(user.until)
+    ends = {each["name"]: to_ms(each["until"]) for each in user.timed_roles if isinstance(each, dict)}
     return {
         "key": key.name,
         "id": user.name,

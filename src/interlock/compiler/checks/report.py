@@ -154,6 +154,7 @@ CODES: dict[str, Code] = {
     "target.unknown": ERROR,
     "transition.overlap": HINT,
     "transition.reenter": RULE,
+    "transition.targets": ERROR,
     "transition.shadowed": STRICT_LINT,
     "vocabulary.inert": LINT,
 }

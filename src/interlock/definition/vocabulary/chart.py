@@ -34,6 +34,7 @@ from interlock.definition.shapes import (
     Shape,
     ShapeChecker,
     Value,
+    list_or_true,
 )
 from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTION_SHAPES, ACTIONS
@@ -348,13 +349,7 @@ STATE = Record(
         ),
         Key(
             name="monotonic",
-            shape=OneOf(
-                what="a list of states or true",
-                options=(
-                    Option(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of states")),
-                    Option(kind="scalar", shape=Choice(options=(True,))),
-                ),
-            ),
+            shape=list_or_true(TARGET, "a list of states"),
             codec=LIST_OR_TRUE,
             identity="out",
             order="kept",

@@ -29,8 +29,10 @@ from interlock.definition.shapes import (
     Shape,
     Text,
     Value,
+    list_or_true,
 )
 from interlock.definition.source.node import Node
+from interlock.definition.vocabulary.access import ACCESS_SHAPES, ROLES
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     ARCHIVE,
@@ -53,8 +55,6 @@ from interlock.definition.vocabulary.names import (
     TEXT,
 )
 from interlock.model.document.document import (
-    Access,
-    Approvals,
     Document,
     EventType,
     Expect,
@@ -72,7 +72,6 @@ from interlock.model.document.field import FIELD_TYPES, UNSET, Field
 from interlock.model.document.formats import FORMATS
 
 TEXTS = ListOf(item=TEXT, what="a list of strings")
-ROLES = ListOf(item=NAME, what="a list of roles")
 TARGETS = OneOrMore(item=TARGET, what="a target or a list of targets", list_what="a list of targets")
 
 EVERYWHERE = frozenset({"scxml", "xstate", "smcat"})
@@ -353,49 +352,6 @@ _FIELD_SHAPES: dict[str, Shape] = {
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),
-    "approvals": Record(
-        what="a mapping of approvals",
-        makes=Approvals,
-        keys=(
-            Key(
-                name="of",
-                shape=EVENT,
-                identity="in",
-                order="kept",
-                description="The event by which users approve.",
-                required=True,
-            ),
-            Key(
-                name="count",
-                shape=Number(whole=True, min=1),
-                identity="out",
-                order="kept",
-                description="How many different users must have sent it; 1 by default.",
-            ),
-            Key(
-                name="not",
-                field="without",
-                shape=ListOf(item=EVENT, what="a list of events"),
-                identity="in",
-                order="free",
-                description="The approval of a user who sent one of these events does not count.",
-            ),
-            Key(
-                name="since",
-                shape=EVENT,
-                identity="in",
-                order="kept",
-                description="Only approvals after the last event of this name count.",
-            ),
-            Key(
-                name="within",
-                shape=DURATION,
-                identity="out",
-                order="kept",
-                description="How long an approval counts; without it, until it is used.",
-            ),
-        ),
-    ),
     "event": Record(
         what="an event",
         makes=EventType,
@@ -578,13 +534,7 @@ INVOKE = Record(
         ),
         Key(
             name="personal",
-            shape=OneOf(
-                what="a list of fields or true",
-                options=(
-                    Option(kind="list", shape=ListOf(item=FIELD, min=1, what="a list of fields")),
-                    Option(kind="scalar", shape=Choice(options=(True,))),
-                ),
-            ),
+            shape=list_or_true(FIELD, "a list of fields"),
             codec=LIST_OR_TRUE,
             identity="in",
             order="free",
@@ -803,27 +753,7 @@ SENSITIVE = OneOf(
     ),
 )
 
-_ACCESS_KEYS = (
-    Key(name="roles", shape=ROLES, identity="out", order="free", description="One of these roles is needed."),
-    Key(
-        name="permit",
-        shape=EXPRESSION,
-        identity="out",
-        order="kept",
-        description="A policy that reads `principal`, `entity`, and `event.data.context` or, for reading, `context`.",
-    ),
-    Key(
-        name="owner",
-        shape=FIELD,
-        identity="out",
-        order="kept",
-        description="The indexed context field with the id of the principal who may read it without a role.",
-    ),
-)
-
 _NOTE_SHAPES: dict[str, Shape] = {
-    "create": Record(what="who may create entities", makes=Access, keys=_ACCESS_KEYS[:2]),
-    "read": Record(what="who may read entities", makes=Access, keys=_ACCESS_KEYS),
     "removed": Record(
         what="a mapping of what was removed",
         makes=Removed,
@@ -927,5 +857,5 @@ _NOTE_SHAPES: dict[str, Shape] = {
     ),
 }
 
-PART_SHAPES: dict[str, Shape] = {**_TRANSITION_SHAPES, **_FIELD_SHAPES, **_WORK_SHAPES, **_NOTE_SHAPES}
+PART_SHAPES: dict[str, Shape] = {**ACCESS_SHAPES, **_TRANSITION_SHAPES, **_FIELD_SHAPES, **_WORK_SHAPES, **_NOTE_SHAPES}
 """The named shapes of this module."""

@@ -43,7 +43,7 @@ from interlock.engines.temporal.wire import (
     Start,
     error_facts,
 )
-from interlock.errors import ConflictError, InterlockError, InternalError, UnavailableError
+from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
@@ -58,6 +58,7 @@ from interlock.model.limits import (
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended
 from interlock.ports.work import Claim, Settlement
+from interlock.runtime.direct_calls import drive
 from interlock.runtime.entities.entities import Entities, ProcessState
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import SendRequest
@@ -140,7 +141,7 @@ class WorkflowEntity:
         self._alarm: tuple[int, asyncio.Task[None]] | None = None
         self._mirroring: asyncio.Task[None] | None = None
         self._listed: tuple[Any, ...] | None = None
-        kernel = drive(self._kernel(start.entity.partition("/")[0], start.revision))
+        kernel = _now(self._kernel(start.entity.partition("/")[0], start.revision))
         check_functions(kernel, start.functions)
         if start.carried is None:
             self._create(start, kernel)
@@ -161,7 +162,7 @@ class WorkflowEntity:
         parent = self.delivery.parent_of(data)
         step = kernel.start(data["context"], entity=start.entity, time_ms=event.time_ms, parent=parent)
         append = self.entities.appends.build(kernel, None, step, event, start.key, start.trace, reason=start.reason)
-        result = drive(self.entities.append(append, step))
+        result = _now(self.entities.append(append, step))
         assert isinstance(result, Appended)
 
     async def _kernel(self, kind: str, revision: str) -> Kernel:
@@ -174,7 +175,7 @@ class WorkflowEntity:
         self.clock.given_ms = call.request.time_ms
         try:
             sender = self.sender if call.request.authorized else self._asking
-            receipt = drive(sender.dry_run(self.entity, _request(call)))
+            receipt = _now(sender.dry_run(self.entity, _request(call)))
         except InterlockError as error:
             return Answer(call.call, error=error_facts(error))
         finally:
@@ -188,7 +189,7 @@ class WorkflowEntity:
         """Step the entity."""
         self.clock.given_ms, self.store.call = call.request.time_ms, call.call
         try:
-            receipt = drive(self.sender.send(self.entity, _request(call)))
+            receipt = _now(self.sender.send(self.entity, _request(call)))
             return Answer(call.call, self._as_repeated(call, receipt))
         except InterlockError as error:
             return Answer(call.call, error=error_facts(error))
@@ -428,15 +429,9 @@ def _request(call: Call) -> SendRequest:
     )
 
 
-def drive(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a call that never waits: everything that it asks is in the memory of the workflow."""
-    try:
-        call.send(None)
-    except StopIteration as ended:
-        result: T = ended.value
-        return result
-    call.close()
-    raise InternalError("a step of a workflow waited", code="engine.waited")
+def _now(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a call: everything that it asks is in the memory of the workflow."""
+    return drive(call, what="a step of a workflow", code="engine.waited")
 
 
 def plain_event(event: Event) -> bool:

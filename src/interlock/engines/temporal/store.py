@@ -210,6 +210,9 @@ class TemporalStore(Store):
                             ) from error
                         reason = error.message
                     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+                        task = asyncio.current_task()
+                        if task is not None and task.cancelling():  # the SDK hides the cancellation, as by our timeout
+                            raise asyncio.CancelledError from error
                         reason = str(error)
                     except WorkflowUpdateFailedError as error:  # the history ended while it was asked
                         reason = str(error.cause)
@@ -491,17 +494,7 @@ class _Definitions:
     async def of(self, kind: str, name: str) -> Definition | None:
         """Return the definition of a revision that this process has saved."""
         found = await self._local.read_definitions(kind, name)
-        if len(found) != 1 or found[0].body is None:
-            return None
-        edition = found[0].edition
-        return Definition(
-            kind=kind,
-            revision=edition.revision,
-            body=found[0].body,
-            label=edition.label,
-            names=edition.names,
-            written_name=edition.written_name,
-        )
+        return found[0].definition if len(found) == 1 else None
 
 
 def _failing(entity: str) -> UnavailableError:

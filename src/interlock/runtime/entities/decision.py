@@ -94,10 +94,8 @@ def decide(
         if (reason := policy.permit_refusal(event, shown)) is not None:
             return Denied(reason, by_role=False)
         if shown is not snapshot:
-            if isinstance(policy, Decided):
-                reason = policy.hidden_refusal
-            else:
-                reason = policy.permit_refusal(event, snapshot)
+            decided = policy if isinstance(policy, Decided) else None
+            reason = policy.permit_refusal(event, snapshot) if decided is None else decided.hidden_refusal
             if reason is not None:
                 return Denied(reason, by_role=False, is_open=False)
     refusal = request.refusal

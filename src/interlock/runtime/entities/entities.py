@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, PrunedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import Entry, visible_version
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
@@ -322,7 +322,13 @@ class Entities:
 
 
 def log_faults(entry: Entry, step: Step) -> None:
-    """Log the errors inside a step that was written, without their messages, which may quote a payload."""
+    """Log the errors inside a step that was written, without their messages, which may quote a payload.
+
+    Of a step that others may not see, the log does not name the entity; versions are those that they see.
+    """
     for fault in step.faults:
-        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
+        facts: dict[str, object] = {"kind": step.snapshot.kind}
+        if entry.shown == "whole":
+            version = visible_version(entry)
+            facts = {"entity_id": step.snapshot.entity, "version": version, "event": entry.event.name}
         _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})

@@ -183,7 +183,7 @@ class EntitySender:
         if entities.messages.is_stale:
             await entities.messages.refresh()
         turn = entities.turn(entity, request.priority, request.event.principal)
-        if request.finishes is None and self._authorizes:
+        if self._is_authorized_by_policy(request):
             known = self._revisions.policies.get(entity.partition("/")[0])
             if (
                 entities.process.authorizer is not None
@@ -346,16 +346,20 @@ class EntitySender:
                     return _Stamped(event, *dedupe_key(event.name, value))
         return _Stamped(event, request.key, request.former_key)
 
+    def _is_authorized_by_policy(self, request: SendRequest) -> bool:
+        """Whether roles and permits decide: not about results of work, nor about an erasure, an act of an operator."""
+        return self._authorizes and request.finishes is None and request.event.name != ERASE
+
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
-        """Return the policy of the chart; None for results of its work, and when every sender is allowed."""
-        if request.finishes is not None or not self._authorizes:
+        """Return the policy of the chart; None where it is not asked, and when every sender is allowed."""
+        if not self._is_authorized_by_policy(request):
             return None
         policy = self._revisions.known_policy(kernel)
         return None if policy.is_open else policy
 
     async def _decided(self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest) -> Decided | None:
-        """Return what the authorizer of the program decides; None for results of its work."""
-        if request.finishes is not None:
+        """Return what the authorizer of the program decides; None where it is not asked."""
+        if not self._is_authorized_by_policy(request):
             return None
         policy, refusal_of = self._revisions.known_policy(kernel), self._permissions.refusal_of
         if request.reader is None:

@@ -16,13 +16,14 @@ from typing import Any, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from interlock.errors import InternalError, UnavailableError
+from interlock.errors import UnavailableError
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import JoinedStore, Joins
+from interlock.runtime.direct_calls import drive as drive_directly
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
@@ -212,10 +213,4 @@ class Joined:
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that waits for nothing, without an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise InternalError("a joined call on a blocking connection waited for an event loop", code="join.waited")
+    return drive_directly(coroutine, what="a joined call on a blocking connection", code="join.waited")

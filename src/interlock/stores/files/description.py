@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,7 +11,8 @@ import msgspec
 
 from interlock.errors import CorruptionError, InterlockError, UsageError
 from interlock.model.codec import UNDECODABLE
-from interlock.stores.files.names import FORMAT_NEWEST
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.names import FORMAT_BYTES_MAX, FORMAT_FILE, FORMAT_NEWEST
 from interlock.stores.registry import Schema
 
 
@@ -18,7 +20,7 @@ async def describe(url: str) -> Schema:
     """Return the format of the folder, 0 when there is none. Raises as opening it would."""
     root = Path(unquote(urlsplit(url).path))
     try:
-        found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, Any])
+        found = msgspec.json.decode(_read_format(root), type=dict[str, Any])
         current, layout = found["format"], found.get("layout")
     except NotADirectoryError:
         return Schema("file", 0, FORMAT_NEWEST)
@@ -32,6 +34,22 @@ async def describe(url: str) -> Schema:
     if not isinstance(current, int):
         raise _unreadable(root)
     return Schema("file", current, FORMAT_NEWEST, None if layout is None else str(layout))
+
+
+def _read_format(root: Path) -> bytes:
+    """Return the content of the format file. Raises OSError, also when it is not a regular file."""
+    fs = OperatingSystem()
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        file = fs.open_file(directory, FORMAT_FILE)
+        try:
+            return fs.read(file, 0, FORMAT_BYTES_MAX)
+        finally:
+            fs.close(file)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(root / FORMAT_FILE)) from error
+    finally:
+        os.close(directory)
 
 
 def _check_new(root: Path) -> None:
@@ -55,7 +73,7 @@ def tenant_of(url: str) -> str:
     """Return the tenant of the folder, as its format says; "" when that cannot be read: opening it says why."""
     root = Path(unquote(urlsplit(url).path))
     try:
-        found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, int | str])
+        found = msgspec.json.decode(_read_format(root), type=dict[str, int | str])
     except (OSError, *UNDECODABLE):
         return ""
     return str(found.get("tenant", ""))

@@ -32,7 +32,9 @@ POISONED = "store.poisoned"
 """The code of the error after a flush that failed in this process."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_ENTITY_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
+_ENTITY_ERRORS = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EINVAL, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+)
 """Problems of one file. All others, such as no free descriptor, are problems of the system."""
 
 

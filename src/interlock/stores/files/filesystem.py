@@ -11,9 +11,11 @@ The crash tests have a simulated file system with the same protocol, so they tes
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
+import stat
 import time
 from collections.abc import Hashable
 from pathlib import Path
@@ -28,8 +30,8 @@ LOCK_PAUSE_MS_MAX = 16
 """Longest pause between two attempts at a lock: an append holds it for about one flush, so a long sleep starves."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = _UPDATE | os.O_APPEND
 _NEW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -131,6 +133,14 @@ class FileSystem(Protocol):
         """The seconds of a clock that only goes forward, the same one for all processes of a host."""
 
 
+def _regular(file: int) -> int:
+    """Return the descriptor of a regular file. Others are refused: a pipe in a shared folder blocks its reader."""
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise OSError(errno.EINVAL, "not a regular file")
+
+
 class OperatingSystem:
     """The real file system."""
 
@@ -159,13 +169,13 @@ class OperatingSystem:
         return os.open(name, _DIRECTORY, dir_fd=at)
 
     def open_file(self, at: int, name: str) -> int:
-        return os.open(name, _READ, dir_fd=at)
+        return _regular(os.open(name, _READ, dir_fd=at))
 
     def open_append(self, at: int, name: str) -> int:
-        return os.open(name, _APPEND, 0o600, dir_fd=at)
+        return _regular(os.open(name, _APPEND, 0o600, dir_fd=at))
 
     def open_update(self, at: int, name: str) -> int:
-        return os.open(name, _UPDATE, 0o600, dir_fd=at)
+        return _regular(os.open(name, _UPDATE, 0o600, dir_fd=at))
 
     def create(self, at: int, name: str) -> int:
         return os.open(name, _NEW, 0o600, dir_fd=at)

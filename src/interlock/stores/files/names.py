@@ -17,6 +17,10 @@ from interlock.model.limits import ENTITY_ID_BYTES_MAX
 FORMAT_NEWEST = 1
 """The newest format of file stores that this release knows."""
 
+FORMAT_FILE = "format.json"
+FORMAT_BYTES_MAX = 4_096
+"""Bytes of `format.json` that are read: it has a hundred."""
+
 RESOURCES = "resources"
 """The directory of a root that contains the shards, and in them the entities."""
 JOURNAL = "events.log"

@@ -47,6 +47,8 @@ from interlock.stores.files.durable_io import (
 )
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.names import (
+    FORMAT_BYTES_MAX,
+    FORMAT_FILE,
     FORMAT_NEWEST,
     JOURNAL,
     REMOVED,
@@ -64,7 +66,6 @@ from interlock.stores.files.names import (
     tenant_prefix,
 )
 
-FORMAT_FILE = "format.json"
 PENDING = "pending"
 LAYOUT = "A"
 """The only layout: one journal for each entity. `format.json` names it."""
@@ -273,7 +274,7 @@ class Root:
         except FileNotFoundError:
             return None
         try:
-            data = self._fs.read(file, 0, 4_096)
+            data = self._fs.read(file, 0, FORMAT_BYTES_MAX)
         finally:
             self._fs.close(file)
         try:

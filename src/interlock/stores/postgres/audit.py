@@ -3,7 +3,8 @@
 Rule 1: a batch is what arrived during the last commit. Callers wait for it, so memory is bounded by them, and no row is
 dropped.
 Rule 2: the chain of a tenant has one writer at a time, by a lock that a transaction holds until its commit.
-Rule 3: after a lost connection it is unknown whether the rows were committed: their callers get an error.
+Rule 3: after a lost connection it is unknown whether the rows were committed: their callers get an error. Whatever
+happens here, every caller gets an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from copy import copy
 
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
-from interlock.errors import InterlockError, InternalError
+from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.audit import AuditRow
 from interlock.model.backoff import Backoff
 from interlock.model.limits import AUDIT_BATCH_ROWS_MAX
@@ -64,6 +65,10 @@ class AuditWriter:
                 await self._commit(batch)
         finally:
             self._task = None
+            while self._waiting:  # this task was cancelled: every caller gets an answer
+                _, future = self._waiting.popleft()
+                if not future.done():
+                    future.set_exception(UnavailableError("the store is closed", code="store.closed"))
 
     async def _commit(self, batch: list[_Waiting]) -> None:
         """Commit a batch and answer its callers; rows that the server does not accept concern their caller only."""
@@ -88,7 +93,7 @@ class AuditWriter:
     def _failure(self, error: BaseException) -> InterlockError:
         if isinstance(error, InterlockError):
             return error
-        if isinstance(error, asyncpg.PostgresError | CONNECTION_LOST):
+        if isinstance(error, (asyncpg.PostgresError, *CONNECTION_LOST)):
             return translate(error, self._pool.address)
         return InternalError(f"the writer of the audit failed: {error!r}", code="store.writer")
 

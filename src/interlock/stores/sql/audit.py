@@ -7,12 +7,14 @@ write. The states of an entity are looked up in the same transaction, for rows t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
+from interlock.model.codec import UNDECODABLE
 from interlock.ports.store import PAGE_MAX
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, Statements
@@ -41,12 +43,16 @@ def append_audit(sql: Statements, tenant: str, rows: Sequence[AuditRow]) -> Ques
 
 
 def _states(sql: Statements, tenant: str, rows: Sequence[AuditRow]) -> Questions[dict[str, tuple[str, ...]]]:
-    """Return the atomic states of the entities whose rows do not name them; unknown entities are left out."""
+    """Return the atomic states of the entities whose rows do not name them; unknown and damaged ones are left out."""
     wanted = sorted({each.entity for each in rows if each.wants_states})
     if not wanted:
         return {}
     found = yield Ask(sql.configurations, (tenant,), [split_entity(each) for each in wanted])
-    return {f"{kind}/{own}": _decode_states(configuration) for kind, own, configuration in found}
+    states: dict[str, tuple[str, ...]] = {}
+    for kind, own, configuration in found:
+        with suppress(*UNDECODABLE):  # a damaged entity must not stop what is recorded about it
+            states[f"{kind}/{own}"] = _decode_states(configuration)
+    return states
 
 
 def audit_before(

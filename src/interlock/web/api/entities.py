@@ -20,7 +20,7 @@ from interlock.ports.field_indexes import check_searchable
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
-from interlock.trust.visibility import ACCEPTED, VisibleReceipt
+from interlock.web.api.covered import create_covered, send_covered
 from interlock.web.api.views import RowsView, mask_for
 from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
@@ -191,7 +191,7 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
     """Create an entity."""
     body, kind = request.body, request.path("kind")
     if request.console.may_write_covered(request.user, kind):
-        return await _create_covered(request, f"{kind}/{body.id}")
+        return await create_covered(request, f"{kind}/{body.id}")
     receipt = await request.console.runtime.create(
         f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
     )
@@ -202,7 +202,7 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
     """Send an event to an entity, or do a dry run of it."""
     entity, body = request.path("entity"), request.body
     if request.console.may_write_covered(request.user, check_entity(entity)):
-        return await _send_covered(request, entity)
+        return await send_covered(request, entity)
     runtime = request.console.runtime
     if body.dry_run:
         principal = request.user.principal
@@ -218,66 +218,6 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
             reason=body.reason or None,
         )
     return await _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
-
-
-class AcceptedView(Struct, frozen=True, omit_defaults=True):
-    """The answer to every event and creation where the user may not see hidden states, unless it is refused in every
-    state: it may be applied, deferred or without effect.
-    """
-
-    outcome: str
-    key: str | None = None
-
-
-async def _send_covered(request: RequestContext, entity: str) -> Response:
-    """Send an event for a user who may not see hidden states. The answer does not depend on them."""
-    body, user, runtime = request.body, request.user, request.console.runtime
-    reader = reader_of(user)
-    if body.dry_run:
-        receipt = await runtime.dry_run(
-            entity, body.event, body.payload, key=body.key, principal=user.principal, reader=reader
-        )
-    else:
-        receipt = await runtime.send(
-            entity,
-            body.event,
-            body.payload,
-            key=body.key,
-            expected=body.expected,
-            principal=user.principal,
-            reason=body.reason or None,
-            reader=reader,
-        )
-    return _covered_response(receipt, body.event)
-
-
-async def _create_covered(request: RequestContext, entity: str) -> Response:
-    """Create an entity for a user who may not see hidden states."""
-    body, user = request.body, request.user
-    try:
-        receipt = await request.console.runtime.create(
-            entity, body.context, key=body.key, principal=user.principal, reason=body.reason or None
-        )
-    except UsageError as error:
-        if error.code != "key.reused":
-            raise
-        exists = True  # the entry that has the key may be one that the user does not see
-    else:
-        exists = receipt.outcome == "rejected"
-        if receipt.outcome == "denied":
-            return _covered_response(VisibleReceipt(entity, "denied", body.key, reason=receipt.reason), "create")
-    if exists:
-        return _covered_response(VisibleReceipt(entity, "rejected", body.key, reason="entity.exists"), "create")
-    return _covered_response(VisibleReceipt(entity, ACCEPTED, body.key), "create")
-
-
-def _covered_response(receipt: VisibleReceipt, event: str) -> Response:
-    if receipt.outcome in ("rejected", "denied"):
-        status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
-        code, detail = f"{receipt.outcome}.{receipt.reason}", f"`{receipt.entity}` {receipt.outcome} `{event}`"
-        return problem_response(status, problem_body(status, title, detail, code=code))
-    body = msgspec.json.encode(AcceptedView(receipt.outcome, receipt.key))
-    return Response(body, 202 if receipt.outcome == ACCEPTED else 200, media_type="application/json")
 
 
 async def _receipt_response(

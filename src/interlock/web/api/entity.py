@@ -6,10 +6,8 @@ Rule 2: the id of a child can be guessed, so an entity counts as a child only if
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CompactedError, CorruptionError, NotFoundError, UnavailableError
@@ -18,7 +16,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
 from interlock.model.visible import ChartMask
-from interlock.observe.acceptance import Acceptance, acceptances, masked_acceptance
+from interlock.observe.acceptance import Acceptance, acceptances
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
@@ -26,39 +24,35 @@ from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
-from interlock.trust.disclosure import damage_text, public_text
-from interlock.trust.visibility import VisibleEntry
+from interlock.trust.disclosure import damage_text
+from interlock.web.api.covered import covered_acceptances, covered_entity, covered_journal
 from interlock.web.api.views import (
+    SINCE_ENTRIES_MAX,
     ChildView,
+    Damage,
     EntityView,
-    EntryView,
-    TimerView,
+    JournalView,
     TransitionView,
     WorkView,
     chart_file,
     entry_view,
+    limit_bytes,
     mask_for,
     masked_acceptances,
     masked_context,
     masked_work,
     timers_view,
     transition_views,
-    visible_entry_view,
     work_view,
 )
 from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
-
-SINCE_ENTRIES_MAX = 64
-"""Entries that are searched for the time of the last state change."""
 
 WORK_MAX = 100
 CHILDREN_MAX = 20
 """Children that are loaded: each is one read, and an entity may have some hundreds."""
 
 ENTRIES_MAX = 200
-JOURNAL_BYTES_MAX = 1_048_576
-"""Bytes of the entries of one response: an entry may have a quarter of it, and the page requests a hundred."""
 
 
 class EntityQueryParams(Struct, frozen=True):
@@ -80,25 +74,6 @@ class JournalQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = 50
 
 
-class Damage(Struct, frozen=True):
-    """The first entry that does not follow from the one before."""
-
-    version: int
-    message: str
-
-
-class JournalView(Struct, frozen=True):
-    """Entries in order, fewer than requested if they are long.
-
-    `archived` says where the entries are that were moved to an archive. No entries follow a `damage`.
-    """
-
-    entries: tuple[EntryView, ...]
-    latest: int
-    archived: str | None = None
-    damage: Damage | None = None
-
-
 # State
 
 
@@ -107,7 +82,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     console, entity = request.console, request.path("entity")
     kind = check_entity(entity)
     if console.sees_covers(request.user, kind):
-        return await _covered_entity(request, entity)
+        return await covered_entity(request, entity)
     runtime = console.runtime
     await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
@@ -161,57 +136,6 @@ async def get_entity(request: RequestContext) -> EntityView:
         replay_distance=console.history.distance(entity, shown.version - 1) if needs_replay else None,
         file=chart_file(runtime.charts.for_new_entity(kind).chart) if kind in runtime.charts.kinds() else None,
     )
-
-
-async def _covered_entity(request: RequestContext, entity: str) -> EntityView:
-    """Return an entity as a user sees it who may not see its hidden states. Nothing else of it is read."""
-    console, query, reader = request.console, request.query, reader_of(request.user)
-    runtime, kind = console.runtime, entity.partition("/")[0]
-    latest = await runtime.state(entity, reader=reader)
-    shown = latest
-    if query.version is not None or query.at is not None:
-        at = query.at if query.version is None else query.version
-        shown = await runtime.state(entity, at=at, reader=reader)
-    chart = (await runtime.revisions.for_reading(kind, shown.revision)).chart
-    entries: tuple[VisibleEntry, ...] = ()
-    with suppress(NotFoundError):  # archived, or older than what is shown
-        after = max(0, shown.version - SINCE_ENTRIES_MAX)
-        entries = await runtime.journal(entity, after=after, limit=shown.version - after, reader=reader)
-    changes = (each.time_ms for each in reversed(entries) if each.before != each.after)
-    by_id = {each.id: each.index for each in chart.states}
-    around = {index for name in shown.configuration for index in chart.path(by_id[name])}
-    accepted = await _covered_acceptances(request, entity) if shown.version == latest.version else ()
-    return EntityView(
-        entity=entity,
-        kind=kind,
-        id=entity.partition("/")[2],
-        version=shown.version,
-        latest=latest.version,
-        revision=shown.revision,
-        label=chart.label,
-        configuration=shown.configuration,
-        active=tuple(chart.states[index].id for index in sorted(around) if index > 0),
-        context=shown.context,
-        context_before=None,
-        since_ms=next(changes, None),
-        time_ms=entries[-1].time_ms if entries else 0,
-        now_ms=console.clock.now_ms(),
-        entry=visible_entry_view(entries[-1]) if entries else None,
-        timers=tuple(TimerView(each.name, each.event, each.due_ms, each.state) for each in shown.timers),
-        invokes=tuple({"id": each.id, "state": each.state} for each in shown.invokes),
-        accepted=accepted,
-        ended=shown.ended,
-        output=shown.output,
-        masked=shown.masked,
-    )
-
-
-async def _covered_acceptances(request: RequestContext, entity: str) -> tuple[Acceptance, ...]:
-    """Return what the cover accepts, without the names of hidden states."""
-    runtime, reader = request.console.runtime, reader_of(request.user)
-    kernel, shown, lens = await runtime.shown(entity, reader)
-    found = acceptances(kernel, shown, request.user.principal, await runtime.revisions.policy(kernel))
-    return tuple(masked_acceptance(each, lens.names) for each in found)
 
 
 def _parent(request: RequestContext, shown: Snapshot) -> str | None:
@@ -281,7 +205,7 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     """Return for each event whether the entity accepts it now, and why not."""
     entity = request.path("entity")
     if request.console.sees_covers(request.user, check_entity(entity)):
-        return await _covered_acceptances(request, entity)
+        return await covered_acceptances(request, entity)
     runtime = request.console.runtime
     await runtime.permissions.check_reader(entity, reader_of(request.user))
     snapshot = await runtime.state(entity)
@@ -333,7 +257,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     entity, query = request.path("entity"), request.query
     kind = check_entity(entity)
     if request.console.sees_covers(request.user, kind):
-        return await _covered_journal(request, entity)
+        return await covered_journal(request, entity)
     runtime = request.console.runtime
     await runtime.permissions.check_reader(entity, reader_of(request.user))
     latest = await runtime.state(entity)
@@ -366,35 +290,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     request.console.check_chart(request.user, chart)
     mask = mask_for(chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
-    return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
-
-
-async def _covered_journal(request: RequestContext, entity: str) -> JournalView:
-    """Return the entries that a user sees who may not see hidden states, by the versions that they see."""
-    query, runtime, reader = request.query, request.console.runtime, reader_of(request.user)
-    latest = (await runtime.state(entity, reader=reader)).version
-    last = latest if query.before is None else min(latest, query.before - 1)
-    after = max(0, last - query.limit) if query.after is None else query.after
-    limit = query.limit if query.after is not None else max(0, last - after)
-    try:
-        entries = await runtime.journal(entity, after=after, limit=limit, reader=reader) if limit else ()
-    except NotFoundError as error:
-        if error.code != "journal.archived":
-            raise
-        return JournalView((), latest, public_text(error)[0])
-    return JournalView(_limit_bytes(list(map(visible_entry_view, entries)), is_newest=query.after is None), latest)
-
-
-def _limit_bytes(views: list[EntryView], *, is_newest: bool) -> tuple[EntryView, ...]:
-    """As many entries as fit into one response, at least one: the last of them, or the first."""
-    found: list[EntryView] = []
-    room = JOURNAL_BYTES_MAX
-    for each in reversed(views) if is_newest else views:
-        room -= len(msgspec.json.encode(each))
-        if room < 0 and found:
-            break
-        found.append(each)
-    return tuple(reversed(found)) if is_newest else tuple(found)
+    return JournalView(limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 
 
 ENDPOINTS = (

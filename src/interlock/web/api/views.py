@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -27,6 +28,12 @@ from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
 from interlock.trust.users import User
 from interlock.trust.visibility import VisibleEntry
+
+SINCE_ENTRIES_MAX = 64
+"""Entries that are searched for the time of the last state change."""
+
+JOURNAL_BYTES_MAX = 1_048_576
+"""Bytes of the entries of one response: an entry may have a quarter of it, and the page requests a hundred."""
 
 
 class TransitionView(Struct, frozen=True):
@@ -143,6 +150,25 @@ class RowsView(Struct, frozen=True):
     now_ms: int
     after: str | None = None
     partial: bool = False
+
+
+class Damage(Struct, frozen=True):
+    """The first entry that does not follow from the one before."""
+
+    version: int
+    message: str
+
+
+class JournalView(Struct, frozen=True):
+    """Entries in order, fewer than requested if they are long.
+
+    `archived` says where the entries are that were moved to an archive. No entries follow a `damage`.
+    """
+
+    entries: tuple[EntryView, ...]
+    latest: int
+    archived: str | None = None
+    damage: Damage | None = None
 
 
 def mask_for(chart: Chart, user: User) -> ChartMask | None:
@@ -327,3 +353,15 @@ def transition_views(chart: Chart, transitions: tuple[int, ...]) -> tuple[Transi
     """Return transitions by their source state and number there."""
     sources = [(chart.states[chart.transitions[each].source], each) for each in transitions]
     return tuple(TransitionView(state.id, state.transitions.index(each)) for state, each in sources)
+
+
+def limit_bytes(views: list[EntryView], *, is_newest: bool) -> tuple[EntryView, ...]:
+    """As many entries as fit into one response, at least one: the last of them, or the first."""
+    found: list[EntryView] = []
+    room = JOURNAL_BYTES_MAX
+    for each in reversed(views) if is_newest else views:
+        room -= len(msgspec.json.encode(each))
+        if room < 0 and found:
+            break
+        found.append(each)
+    return tuple(reversed(found)) if is_newest else tuple(found)

@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from interlock.model.limits import DEFAULT_RATES
 from interlock.ports.clock import Clock
 from interlock.trust.rate_limits import Rate, RateLimiter, RequestClass
 from interlock.web.http.errors import HttpProblem
 
 DEFAULTS: Mapping[RequestClass, Rate] = {
-    RequestClass(name): Rate(per_second, burst) for name, (per_second, burst) in DEFAULT_RATES.items()
+    RequestClass.SEND: Rate(2_000, 10_000),
+    RequestClass.READ: Rate(1_000, 5_000),
+    RequestClass.OPERATE: Rate(100, 500),
+    RequestClass.ANONYMOUS: Rate(10, 100),
 }
+"""Sends and reads are about what one process serves, so that one caller does not displace all others."""
 
 
 class RequestRates:

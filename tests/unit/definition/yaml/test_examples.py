@@ -33,7 +33,7 @@ def test_an_example_compiles_without_warnings(path: Path) -> None:
 
 
 def test_the_examples_are_there() -> None:
-    assert ["delivery", "door", "order", "player", "subscription", "survey", "trip", "vm"] == [
+    assert ["customer", "delivery", "door", "order", "payout", "player", "subscription", "survey", "trip", "vm"] == [
         path.name.removesuffix(".interlock.yaml") for path in EXAMPLES
     ]
 

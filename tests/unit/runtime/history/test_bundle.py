@@ -131,6 +131,19 @@ async def test_a_changed_entry_does_not_replay() -> None:
     )
 
 
+@pytest.mark.parametrize("data", [b'{"context":"ab"}', b'{"parent":7}', b'"text"', b'{"context":[["n",5]]}'])
+async def test_a_creation_with_invalid_data_is_refused(data: bytes) -> None:
+    lines = sealed([each.replace(b'"data":{"context":{}}', b'"data":' + data) for each in await job_lines("add")])
+
+    assert "journal.creation" == await code_of(lines)
+
+
+async def test_a_bundle_that_is_not_utf8_is_damaged() -> None:
+    lines = await job_lines("add")
+
+    assert "bundle.damaged" == await code_of(sealed([*lines[:-2], b'{"journal":"job/\xff"}\n', lines[-1]]))
+
+
 async def test_other_functions_are_found_by_the_digest() -> None:
     lines = await job_lines("add")
     assert "bundle.divergence" == await code_of(lines, step=2)

@@ -222,6 +222,22 @@ async def test_counts_follow_a_change_of_revision(path: Path) -> None:
     assert [("r2", 1)] == rows(path, "SELECT revision, entities FROM state_count WHERE entities != 0")
 
 
+async def test_an_attempt_on_a_damaged_entity_is_recorded(path: Path) -> None:
+    """Without its states; the store goes on."""
+    store = SqliteStore(path)
+    await append_all(store, SampleEntity("parcel/1").create())
+    hand = sqlite3.connect(path)
+    hand.execute("UPDATE entity SET configuration = x'ff'")
+    hand.commit()
+    hand.close()
+    await store.append_audit((AuditRow("parcel/1", "noted", "denied", "roles", 1),))
+    await append_all(store, SampleEntity("parcel/2").create())
+    (row,) = await store.audit_after(0)
+    await store.close()
+
+    assert row.decode().state_from is None
+
+
 async def test_rows_of_the_audit_are_never_changed_deleted_or_left_out(path: Path) -> None:
     """Not by a program that opens the file, either; but a gate lets retention delete a range."""
     store = SqliteStore(path)

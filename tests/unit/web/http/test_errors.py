@@ -72,6 +72,7 @@ OTHER_MODULES = {
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/entities/mailbox.py"},
     "mailbox.share": {"runtime/entities/mailbox.py"},
+    "payload.reserved": {"model/json_value.py", "runtime/requests.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/entities/entities.py"},
     "runtime.draining": {"runtime/admission.py"},
     "snapshot.size": {"runtime/entities/append_builder.py"},

@@ -47,6 +47,13 @@ from interlock.stores.files.names import JOURNAL, SNAPSHOT, sealed_name, segment
 READ_BYTES = 1_048_576
 """Bytes of one read of a journal: more than any record, so that most journals are one read."""
 
+REST_BYTES_MAX = 16_777_216
+"""Bytes after the last good record (16 MiB) that can be a torn write: one entry has 256 KiB, a copied page of a journal
+some megabytes."""
+
+SNAPSHOT_FILE_BYTES_MAX = 16_777_216
+"""Bytes of `state.json` (16 MiB): a snapshot has 1 MiB, and ten thousand keys and the unfinished work some more."""
+
 OnLine = Callable[[WorkLine | MarkLine, Position], None]
 """Called with each work and mark line and the position after it, in order and before the record it belongs to."""
 
@@ -135,14 +142,17 @@ class SegmentReader:
                 record = self._next(line)
                 if isinstance(record, InvalidRecord):
                     self.is_sealed = is_seal(line, self.position, store_key=self._store_key)
-                    self.rest = strip_padding(buffer[end if self.is_sealed else start :] + self._remaining(offset))
+                    self.rest = _rest(buffer[end if self.is_sealed else start :] + self._remaining(offset))
                     self.problem = "" if self.is_sealed else record.reason
                     return
                 start = end
                 if record is not None:
                     yield record
             buffer = buffer[start:]
-        self.rest = strip_padding(buffer)
+            if len(buffer) > REST_BYTES_MAX:
+                self.problem = "the line does not end"
+                break
+        self.rest = _rest(buffer)
 
     def _next(self, line: bytes) -> JournalRecord | InvalidRecord | None:
         """The next record, which may have a work line before it; None after a mark line."""
@@ -167,11 +177,16 @@ class SegmentReader:
         return record
 
     def _remaining(self, offset: int) -> bytes:
-        parts = []
-        while chunk := self._fs.read(self._file, offset, READ_BYTES):
-            offset += len(chunk)
+        parts, size = [], 0
+        while size <= REST_BYTES_MAX and (chunk := self._fs.read(self._file, offset + size, READ_BYTES)):
+            size += len(chunk)
             parts.append(chunk)
         return b"".join(parts)
+
+
+def _rest(after: bytes) -> bytes:
+    """The bytes after the last good record without padding; with it if there is more than can be padding."""
+    return after if len(after) > REST_BYTES_MAX else strip_padding(after)
 
 
 def _advance(position: Position, version: int, head: str, size: int, *, work_bytes: int) -> Position:
@@ -197,6 +212,7 @@ class JournalReader:
         self.problem = ""
         self.is_sealed = False
         self.sealed_version = 0
+        self._has_too_much = False
         self.active = active
         self._fs = fs
         self._chain = chain
@@ -240,7 +256,9 @@ class JournalReader:
             self.position = segment.position
             yield record
         self.position = segment.position
-        self.rest, self.problem, self.is_sealed = segment.rest, segment.problem, segment.is_sealed
+        self.problem, self.is_sealed = segment.problem, segment.is_sealed
+        self._has_too_much = len(segment.rest) > REST_BYTES_MAX
+        self.rest = segment.rest[:1] if self._has_too_much else segment.rest  # errors keep this reader in memory
 
     @property
     def reason(self) -> str:
@@ -255,6 +273,8 @@ class JournalReader:
             return "there are bytes after the seal"
         if self.rest and self.position.offset < self.active.base.durable_end:
             return f"{self.reason}, and these bytes were durable when the segment was created"
+        if self._has_too_much:
+            return f"{self.reason}, and more bytes follow than one write has"
         if proves_durable(self.rest, self.position.offset):
             return f"{self.reason}, and a later line proves that these bytes were durable"
         return None
@@ -387,8 +407,10 @@ def read_snapshot(
         return None
     try:
         parts: list[bytes] = []
-        while chunk := fs.read(file, sum(map(len, parts)), READ_BYTES):
+        size = 0
+        while size <= SNAPSHOT_FILE_BYTES_MAX and (chunk := fs.read(file, size, READ_BYTES)):
             parts.append(chunk)
+            size += len(chunk)
     finally:
         fs.close(file)
     return decode_snapshot_file(b"".join(parts), entity, store_key=store_key)
