@@ -12,6 +12,7 @@ import pytest
 import interlock
 from interlock.assemble.archives import Archives
 from interlock.errors import CompactedError, PrunedError, UnavailableError, UsageError
+from interlock.evolve.diff import diff_documents
 from interlock.model.limits import KEY_WINDOW_MS, RETENTION_INTERVAL_MS
 from interlock.observe.feed import feed
 from interlock.operate.retention.needs import LEGAL_HOLD
@@ -517,3 +518,22 @@ def test_a_retention_that_does_nothing_or_too_much_is_an_error(text: str, code: 
     with pytest.raises(interlock.DefinitionError) as caught:
         interlock.loads(ORDER.replace("{ended: 90d, entries: 400d}", text))
     assert code in {each.code for each in caught.value.diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ("{ended: 90d}", "{ended: 30d}", "retention.shorter"),
+        ("{ended: 90d}", "{ended: 90d, entries: 400d}", "retention.shorter"),
+        ("{ended: 90d, archive: 'file:///a'}", "{ended: 90d}", "retention.shorter"),
+        ("{ended: 90d}", "{ended: 91d}", "retention.longer"),
+        ("{ended: 90d}", "{ended: 90d, archive: 'file:///a'}", "retention.longer"),
+    ],
+)
+def test_a_change_of_retention_is_reported(before: str, after: str, code: str) -> None:
+    old, new = (
+        interlock.loads(ORDER.replace("{ended: 90d, entries: 400d}", text)).chart.document for text in (before, after)
+    )
+    assert old is not None
+    assert new is not None
+    assert [each.code for each in diff_documents(old, new).changes] == [code]
