@@ -298,9 +298,7 @@ def _check_origin(console: Console, http: Request) -> None:
 
 
 def _decode_query(http: Request, shape: type[T]) -> T:
-    if len(http.query_params.multi_items()) > len(
-        http.query_params
-    ):  # a proxy might check the first
+    if len(http.query_params.multi_items()) > len(http.query_params):  # a proxy might check the first
         raise _malformed("query", "a parameter is repeated")
     given = {key: value for key, value in http.query_params.items() if value != ""}
     texts = (value for key, value in given.items() if key != "after")  # cursors are checked separately
