@@ -33,7 +33,7 @@ LOOKING = {
     "top": ["--once"],
     "verify": [],
 }
-WRITING = {"archive", "create", "erase", "run", "send", "serve"}
+WRITING = {"archive", "compact", "create", "erase", "prune", "run", "send", "serve"}
 APART = {
     "audit",
     "completion",

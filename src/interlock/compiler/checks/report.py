@@ -118,6 +118,8 @@ CODES: dict[str, Code] = {
     "removed.exists": ERROR,
     "renamed.exists": ERROR,
     "renamed.unknown": ERROR,
+    "retention.empty": ERROR,
+    "retention.entries": ERROR,
     "roles.system": RULE,
     "roles.widened": RULE,
     "saga.compensated": ERROR,

@@ -307,6 +307,9 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
         for each in (each for each in migrations("sqlite") if each.number >= 8):
             for name in re.findall(r"CREATE TABLE (\w+)", each.text):
                 ledger._connection.execute(f"DROP TABLE {name}")
+        for each in (each for each in migrations("sqlite") if each.number < 8):
+            for statement in re.findall(r"^CREATE [^;]*audit_refusal[^;]*;", each.text, re.MULTILINE):
+                ledger._connection.execute(statement)
         ledger._connection.execute("ALTER TABLE schema_version DROP COLUMN oldest_reader")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)

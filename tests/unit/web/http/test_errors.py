@@ -14,6 +14,7 @@ import interlock
 from interlock import errors
 from interlock.errors import (
     ArchivedError,
+    CompactedError,
     ConflictError,
     CorruptionError,
     DefinitionError,
@@ -22,6 +23,7 @@ from interlock.errors import (
     InterlockError,
     InternalError,
     NotFoundError,
+    PrunedError,
     UnavailableError,
     UsageError,
 )
@@ -37,7 +39,7 @@ CLASSES = [
     for each in vars(errors).values()
     if isinstance(each, type)
     and issubclass(each, InterlockError)
-    and each not in (DefinitionError, ArchivedError, ImpureFunctionError)
+    and each not in (DefinitionError, ArchivedError, CompactedError, PrunedError, ImpureFunctionError)
 ]
 
 CALLER_MODULES = (
