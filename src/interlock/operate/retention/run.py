@@ -30,6 +30,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.limits import CONFLICT_RETRIES_MAX, RETENTION_BATCH, RETENTION_PAGES, RETENTION_ROWS
+from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.operate.retention.needs import (
     last_free_version,
@@ -86,7 +87,7 @@ class RetentionRun:
 
     `rate` is the number of entities per second that is not exceeded. None: after each batch the run waits as long as
     the batch took. `open_archive` opens the archives that rules name, and owns them. `before_prune` is the hook for
-    what must be destroyed with an entity, such as the key of its personal data. `who` and `reason` are recorded. A run
+    what else must be destroyed with an entity; the key of its personal data is. `who` and `reason` are recorded. A run
     that was killed keeps others away for `lease_ms`.
 
     Raises UsageError for a store that removes nothing (`retention.store`), an invalid rate, and an archive that cannot
@@ -262,14 +263,26 @@ class RetentionRun:
             if archive is None and rule.archive is not None and not self._dry_run:
                 archive = await self._copy(rule.archive, snapshot, version, head, folder=month(row.changed_ms))
             tombstone = Tombstone(entity, snapshot.version, head, self._now_ms, archive)
-            if self._before_prune is not None and not self._dry_run:
-                await self._before_prune(Pruning(tombstone, snapshot))
+            if not self._dry_run:
+                await self._destroy_key(snapshot)
+                if self._before_prune is not None:
+                    await self._before_prune(Pruning(tombstone, snapshot))
         except (CompactedError, ConflictError, CorruptionError) as error:
             return _kept(row, f"{error.code}: {error.message}")
         except InterlockError as error:
             await runtime.store.kinds()  # raises if the store as a whole does not respond
             return _kept(row, f"{error.code}: {error.message}")
         return _Candidate(tombstone, snapshot)
+
+    async def _destroy_key(self, snapshot: Snapshot) -> None:
+        """Destroy the key of an entity's personal data, so that no copy of its journal shows it. A child has none."""
+        kid, runtime = snapshot.context.get(KEY_FIELD), self._runtime
+        if not isinstance(kid, str) or snapshot.parent is not None:
+            return
+        if runtime.vault is not None:
+            await runtime.vault.destroy(kid)
+        elif runtime.store.data_keys is not None:
+            await runtime.store.data_keys.destroy_key(kid, now_ms=self._now_ms)
 
     async def _copy(self, address: str, snapshot: Snapshot, version: int, head: str, *, folder: str) -> str:
         """Copy a journal up to a version, unless the archive has it; return the address. Raises ConflictError."""

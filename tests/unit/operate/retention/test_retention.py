@@ -297,6 +297,34 @@ async def test_the_hook_runs_before_the_tombstone_and_its_error_keeps_the_entity
         assert asked == ["order/1", "order/1"]
 
 
+CUSTOMER = """
+interlock: 1
+kind: customer
+context: {email: {type: string, nullable: true, default: null, personal: true}}
+states:
+  active: {on: {left: gone}, expect: {within: forever}}
+  gone: {type: final}
+"""
+
+
+async def test_the_key_of_personal_data_is_destroyed_with_its_entity() -> None:
+    clock = VirtualClock()
+    async with interlock.open("memory:", charts=[interlock.loads(CUSTOMER)], clock=clock, work=False) as runtime:
+        for number in (1, 2):
+            await runtime.create(f"customer/{number}", {"email": f"{number}@example.org"})
+        await runtime.send("customer/1", "left")
+        keys = runtime.store.data_keys
+        assert keys is not None
+        snapshots = [await runtime.entities.load_snapshot(f"customer/{number}") for number in (1, 2)]
+        kids = [snapshot.context["_personal"] for snapshot, _ in snapshots]
+        await clock.advance(2 * DAY_MS)
+        run = RetentionRun(runtime, [RetentionRule(kind="customer", ended_ms=DAY_MS)])
+        done = [each.done async for each in run.run()]
+        found = [type(await keys.find_key(kid)).__name__ for kid in kids]
+
+    assert (["pruned"], ["DestroyedKey", "DataKey"]) == (done, found)
+
+
 async def test_a_journal_is_in_the_archive_before_it_is_pruned(url: str, tmp_path: Path) -> None:
     clock, archives = VirtualClock(), Archives("")
     async with opened(url, clock) as runtime:
