@@ -118,7 +118,8 @@ def _all(doors: BlockingRuntime) -> dict[str, int]:
 
 
 def _tree(folder: Path) -> set[str]:
-    return {str(each.relative_to(folder)) for each in folder.rglob("*")}
+    """The files of stores, without the audit: it records what was refused."""
+    return {str(each.relative_to(folder)) for each in folder.rglob("*") if "audit" not in each.parts}
 
 
 # Ids

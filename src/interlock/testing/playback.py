@@ -18,9 +18,11 @@ from interlock.errors import UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
+from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.observe.acceptance import Acceptance, acceptances, every_role
 from interlock.testing.simulation import Simulation, SimulationRecord
+from interlock.trust.authorization import ChartPolicy
 
 STEPS_MAX = 10_000
 """Steps of one act, timers included: hourly timers of a year, without a long wait."""
@@ -77,6 +79,18 @@ class DueItem:
     name: str
     due_ms: int
     is_timeout: bool = False
+
+
+class _OpenPolicy(ChartPolicy):
+    """Roles and permits that are named and refuse no event: whoever plays may send all of them."""
+
+    def role_refusal(self, event: Event) -> str | None:  # noqa: ARG002 - the same for every event
+        """Return None."""
+        return None
+
+    def refusal_by_entity(self, *_: object) -> str | None:
+        """Return None."""
+        return None
 
 
 class Playback:
@@ -149,7 +163,8 @@ class Playback:
 
     def acceptances(self) -> tuple[Acceptance, ...]:
         """Return which events are accepted now, and why others are not."""
-        return acceptances(self.kernel, self.snapshot, self.principal, time_ms=self.simulation.time_ms)
+        policy = _OpenPolicy(self.chart)
+        return acceptances(self.kernel, self.snapshot, self.principal, policy, time_ms=self.simulation.time_ms)
 
     def pending(self) -> list[tuple[str, Effect]]:
         """Return the calls and invokes without a result, each with its entity."""

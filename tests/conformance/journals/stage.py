@@ -29,12 +29,13 @@ from typing import Any
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import InterlockError
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.codec import encode
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.journal.entry import Receipt
 from interlock.ports.store import Append, Appended, EntityQuery
+from interlock.runtime.entities.append_builder import build_entry
 from interlock.runtime.runtime import Runtime
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -165,19 +166,7 @@ class Stage:
         after = step.snapshot
         if after.version == before.version:
             return (f"{step.outcome} {step.reason} v{after.version}",)
-        entry = Entry(
-            after.version,
-            event,
-            step.outcome,
-            before.configuration,
-            after.configuration,
-            after.revision,
-            key,
-            step.reason,
-            None,
-            step.effects,
-            snapshot_digest(encode(after)),
-        )
+        entry = build_entry(event, before, step, key, None, encode(after))
         states = kernel.active(after)
         tags = tuple(sorted({tag for each in states for tag in each.tags}))
         ids = tuple(each.id for each in states)

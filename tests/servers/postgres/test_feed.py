@@ -58,7 +58,7 @@ async def _read(store: PostgresStore, after: str | None = None, *, limit: int = 
 
 
 def _record(version: int) -> bytes:
-    return b'{"e":' + encode(replace(ENTRY, version=version)) + b"}"
+    return b'{"e":' + encode(replace(ENTRY, version=version)) + b',"h":""}'
 
 
 def _names(entries: list[FeedEntry]) -> list[tuple[str, int]]:

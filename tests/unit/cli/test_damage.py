@@ -72,7 +72,7 @@ def test_an_unreadable_entity_does_not_hide_corruption_elsewhere(call: Caller, l
     both = call("verify", STORE, *CHARTED)
 
     assert (7, 8) == (alone.code, both.code)
-    assert "? lamp/1  journal.unread: `lamp/1`: read failed: Is a directory (resources/" in both.out
+    assert "? lamp/1  journal.unread: `lamp/1`: read failed: not a regular file (resources/" in both.out
     assert "\n✗ lamp/3  journal.corrupt: " in both.out
     assert "4 entities, 13 entries, chains and replay: 1 corrupt, 1 could not be read" in both.out
     assert "4 entities, 15 entries, chains and replay: 0 corrupt, 1 could not be read" in alone.out

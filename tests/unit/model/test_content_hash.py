@@ -145,6 +145,7 @@ def document(inline: doc.Document | None = None, *, personal: bool = True) -> do
         script="x = 1",
         properties={"always": ["x"]},
         renamed=(("old", "new"),),
+        retention=doc.Retention(ended="90d", entries="400d", archive="file:///archive"),
         removed=doc.Removed(states=(("gone", "2027-01-31"),), events=(("lost", "2027-01-31"),)),
     )
 

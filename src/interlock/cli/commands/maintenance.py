@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from interlock.assemble.archives import Archives, archive_folder
+from interlock.assemble.archives import Archives, archive_folder, create_folder
 from interlock.cli import exit_codes
 from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
@@ -217,7 +217,7 @@ def archive(
     After an interruption run the same command again. With --json one JSON object per line.
     """
     url, _ = split_words(words)
-    archive_folder(target)
+    create_folder(archive_folder(target))
     bound = load_charts(charts)
     older_ms = duration_ms(older, "--older")
     counts: Counter[str] = Counter()

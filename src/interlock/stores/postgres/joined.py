@@ -86,8 +86,8 @@ Identity = tuple[str, str]
 _NAMES = re.compile(
     r"\b(FROM|JOIN|INTO|UPDATE) "
     r"(entity|journal|event_key|entity_state|entity_tag|state_count|work|store_identity"
-    r"|definition|definition_alias|definition_body|field_generation|field_index|entity_field)\b"
-    r"|\b(keep_work|keep_fields|refuse_generation|clock_ms)(?=\()"
+    r"|definition|definition_alias|definition_body|field_generation|field_index|entity_field|entity_tombstone|journal_base)\b"
+    r"|\b(keep_work|keep_fields|refuse_generation|refuse_pruned|clock_ms)(?=\()"
     r"|\bcurrent_schema\(\)"
 )
 """The names of tables and functions in statements of a joined transaction."""
