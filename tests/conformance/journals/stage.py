@@ -68,13 +68,13 @@ class StillClock:
         return f"token-{self._tokens}"
 
 
-def charts_of(commands: list[str]) -> list[BoundChart]:
-    """The charts that a scenario's `chart` commands name; guards of code say yes."""
+def charts_of(commands: list[str], folder: Path = EXAMPLES) -> list[BoundChart]:
+    """The charts that a scenario's `chart` commands name, from a folder; guards of code say yes."""
     found = []
     for command in commands:
         word, _, name = command.partition(" ")
         if word == "chart":
-            chart = interlock.load(EXAMPLES / f"{name}.interlock.yaml")
+            chart = interlock.load(folder / f"{name}.interlock.yaml")
             for guard in chart.chart.guards:
                 chart.guard(guard)(lambda *_: True)
             found.append(chart)

@@ -124,7 +124,7 @@ async def test_a_journal_of_an_earlier_release_without_hashes_is_read(tmp_path: 
         assert isinstance(record, JournalRecord)
         previous = record.head
         records.append(record)
-    bound = (interlock.load(FOLDER / "earlier" / "trip.interlock.yaml"),)
+    bound = charts_of(["chart trip"], FOLDER / "earlier")
     entries = tuple(each.entry for each in records)
     charts = ChartRegistry(each.kernel for each in bound)
     snapshot = await replay(Revisions(charts, MemoryStore(), StillClock()), "trip/1", None, entries)

@@ -66,11 +66,11 @@ ACTING = {
     "archive": [
         [STORE, "--kind", "parcel", "--state", "packed", "--older", "1ms", "--to", "file:///nowhere/at/all", *CHART]
     ],
-    "compact": [[STORE, "--kind", "parcel", "--dry-run", *CHART]],
+    "compact": [[STORE, "--kind", SEEN, "--older", "400d", *CHART]],
     "create": [[STORE, ENTITY, *CHART]],
     "erase": [[STORE, ENTITY, "--dry-run", *CHART], [STORE, ENTITY, SEEN, "--dry-run"]],
     "keyring": [["status", STORE], ["rotate", STORE, "--keyring", f"file:{SEEN}"]],
-    "prune": [[STORE, "--kind", "parcel", "--older", "1d", *CHART]],
+    "prune": [[STORE, "--kind", SEEN, "--older", "1d", *CHART]],
     "send": [[STORE, ENTITY, "noted", *CHART], [STORE, f"parcel/no {SEEN}", SEEN, *CHART]],
 }
 """Commands that write, and say something of what is there."""
