@@ -198,8 +198,9 @@ def show(
         async with open_for_reading(url, bound) as runtime:
             moment = None if at is None else _parse_at(at)
             snapshot, is_masked = await state_for(runtime, entity, parse_principal(principal), at=moment)
-            note = "" if is_masked else await _entered_note(runtime, snapshot)
-            note = note if at is None else f"  as at {at}"
+            note = f"  as at {at}"
+            if at is None:
+                note = "" if is_masked else await _entered_note(runtime, snapshot)
             now_ms, label, missing = runtime.clock.now_ms(), None, None
             try:
                 kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
