@@ -168,12 +168,13 @@ def _spoiled(state: State, change: Callable[[Transition], Transition], place: li
 
 SPOILED: dict[str, tuple[Callable[[Transition], Transition], float]] = {
     "the target is lost": (lambda each: replace(each, targets=(), reenter=None), 0.5),
-    "the event has another name": (lambda each: replace(each, events=("never.heard",)), 0.5),
+    "the event has another name": (lambda each: replace(each, events=("never.heard",)), 0.45),
     "the content is lost": (lambda each: replace(each, actions=()), 0.5),
     "the guard is lost": (lambda each: replace(each, guard=None), 0.1),
     "the delay is longer": (lambda each: replace(each, delay="9h" if each.delay is not None else None), 0.5),
 }
-"""What is done to one transition, and in which part of all cases it must be noticed: most guards stay true for long."""
+"""What is done to one transition, and in which part of all cases it must be noticed: most guards stay true for long, and
+events behind an invoke with a payload are rarely reached."""
 
 
 @pytest.mark.parametrize("how", SPOILED)
