@@ -2,11 +2,11 @@
 #
 #   PYTHON=python3.13     use another interpreter (3.11 or newer); creates the environment again
 #   INSTALLER=pip|uv      default: uv if it is installed
-#   WORKERS=2             number of test processes
+#   WORKERS=3             number of test processes
 #   ARGS='-k history'     arguments for pytest (test), the report (conformance), the benchmarks (bench) and the demo
 
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 export PYTHON
 

@@ -173,8 +173,8 @@ SPOILED: dict[str, tuple[Callable[[Transition], Transition], float]] = {
     "the guard is lost": (lambda each: replace(each, guard=None), 0.1),
     "the delay is longer": (lambda each: replace(each, delay="9h" if each.delay is not None else None), 0.5),
 }
-"""What is done to one transition, and in which part of all cases it must be noticed: most guards stay true for long, and
-events behind an invoke with a payload are rarely reached."""
+"""What is done to one transition, and in which part of all cases it must be noticed: most guards stay true for long,
+and events behind an invoke with a payload are rarely reached."""
 
 
 @pytest.mark.parametrize("how", SPOILED)
