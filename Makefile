@@ -92,9 +92,11 @@ quick: $(READY) ## run lint, types, imports and the quick unit tests (under a mi
 # Coverage is measured for the pure packages, with their own quick tests. Slow tests, and tests that kill processes or
 # explore states, run without it, because tracing makes them several times slower. If ARGS selects tests, some of the
 # three runs may have none (pytest exits with 5).
-TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition evolve expression kernel model \
-  observe render testing runtime/test_mistakes.py runtime/test_read.py runtime/test_refusals.py runtime/test_runtime.py \
-  effects/test_handler_calls.py)
+TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble buses cli compiler definition evolve expression kernel \
+  model observe operate render testing trust runtime/test_messages.py runtime/test_mistakes.py runtime/test_read.py \
+  runtime/test_readers.py runtime/test_refusals.py runtime/test_runtime.py effects/test_handler_calls.py \
+  web/test_audited.py) tests/conformance/runtime/test_authorization.py tests/conformance/runtime/test_shadow_run.py \
+  tests/conformance/stores/test_audit_proof.py tests/conformance/stores/test_former_audit.py tests/properties/test_covers.py
 
 test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
 	@$(PY) -m coverage erase
