@@ -217,7 +217,9 @@ def archive(
     After an interruption run the same command again. With --json one JSON object per line.
     """
     url, _ = split_words(words)
-    create_folder(archive_folder(target))
+    home = archive_folder(target)
+    if not dry_run:
+        create_folder(home)
     bound = load_charts(charts)
     older_ms = duration_ms(older, "--older")
     counts: Counter[str] = Counter()
