@@ -48,9 +48,6 @@ CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit
   FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
 
--- Section: sensitive states
-
-
 -- Section: personal data
 -- Data keys, wrapped under the master key of an epoch. A row names no entity. Of a destroyed key only the id is left.
 -- No key of an epoch before `oldest` may be added.
@@ -143,7 +140,3 @@ BEGIN
   RETURN dropped;
 END
 $$;
-
-
--- Section: authorization
-

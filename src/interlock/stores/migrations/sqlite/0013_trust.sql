@@ -50,13 +50,6 @@ BEGIN
 END;
 
 
--- Section: sensitive states
-
-
--- Section: personal data
--- None here: data keys are in a file of their own (`stores/key_file.py`).
-
-
 -- Section: retention
 -- Entities that retention removed. The row stays: an id is never used twice. While `pending`, some rows of the entity
 -- are still there: the entity row has a negative version, and no step can be written.
@@ -93,7 +86,3 @@ CREATE TABLE journal_base (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX journal_base_pending ON journal_base (tenant, kind, id) WHERE pending = 1;
-
-
--- Section: authorization
-
