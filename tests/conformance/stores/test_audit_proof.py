@@ -16,6 +16,8 @@ from interlock.errors import UsageError
 from interlock.model.audit import AuditRow
 from interlock.observe.audit import COLUMNS, AuditExport, AuditFilter, AuditProof, export_audit, verify_audit
 from interlock.operate.checkpoints import CheckpointWriter, publish_to_file, read_published
+from interlock.operate.retention.rules import RetentionRule
+from interlock.operate.retention.run import RetentionRun
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
@@ -155,6 +157,22 @@ async def test_checkpoints_prove_what_was_there(tmp_path: Path, key: SigningKey,
     assert [{"order/1", "order/2"}, {"order/3"}] == [set(each.checkpoint.journals) for each in published]
     assert ((), 2, 2, START_MS + 60_000) == (proof.problems, proof.checkpoints, proof.signed, proof.proven_ms)
     assert (5, 3, 6) == (proof.rows, proof.entities, proof.entries)
+
+
+@pytest.mark.parametrize("name", ["sqlite", "file", "postgres"])
+async def test_an_entity_that_retention_removed_is_not_missing(tmp_path: Path, key: SigningKey, name: str) -> None:
+    clock, published = VirtualClock(START_MS), list[SignedCheckpoint]()
+    async with interlock.open(address(name, tmp_path), charts=[CHART], clock=clock, work=False) as opened:
+        await sell(opened, "1", "2")
+        await opened.send("order/1", "ship", principal=ADA, key="shipped")
+        await writer(opened, key, published).write_all()
+        assert (await opened.state("order/1")).ended == "done"
+        clock.time_ms += 86_400_000
+        run = RetentionRun(opened, [RetentionRule(kind="order", ended_ms=1_000)])
+        done = [each.done async for each in run.run()]
+        proof = await proof_of(opened, key, published)
+
+    assert (["pruned"], ()) == (done, proof.problems)
 
 
 async def test_one_process_writes_checkpoints(tmp_path: Path, key: SigningKey) -> None:
