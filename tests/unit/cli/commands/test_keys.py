@@ -39,7 +39,7 @@ def test_a_created_key_is_printed_once_and_has_what_was_asked_for(folder: Path, 
     assert KEY_FORM.fullmatch(key)
     assert opens(folder, key)
     assert not opens(folder, key, later_ms=90 * DAY_MS)
-    assert key.split("_")[2] not in file.read_text(encoding="utf-8") + made.err
+    assert key.split("_", 2)[2] not in file.read_text(encoding="utf-8") + made.err
     assert 0o600 == file.stat().st_mode & 0o777
     assert (["payments", "boss@2999-01-31T00:00:00.000Z"], ["send"], ["lamp"], "service", None, False) == tuple(
         row[each] for each in ("roles", "rights", "kinds", "kind", "used", "ended")
