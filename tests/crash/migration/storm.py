@@ -22,7 +22,7 @@ from time import perf_counter
 import interlock
 from interlock.errors import ConflictError, UnavailableError
 from interlock.model.journal.entry import MOVED
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery
 from interlock.runtime.runtime import Runtime
 from tests.crash.kills.forked_workers import Worker, started
