@@ -12,6 +12,7 @@ from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.encoding.codec import digested_json, encode, snapshot_digest
 from interlock.model.event import Event
+from interlock.model.held import HELD_FIELD, HELD_TAG
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.limits import ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOTS_CACHED_MAX
@@ -89,6 +90,8 @@ class AppendBuilder:
                 assert finishes is not None  # a fence protects a piece of work
                 fence = (finishes, request.fence)
         states, tags = self._listed.active(kernel, snapshot)
+        if HELD_FIELD in snapshot.context:
+            tags = (HELD_TAG, *tags)
         return Append(
             snapshot.kind,
             snapshot.entity,

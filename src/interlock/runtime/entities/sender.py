@@ -42,7 +42,7 @@ from interlock.runtime.entities.decision import (
     Decided,
     EventPolicy,
     Refusal,
-    TooLarge,
+    Stopped,
     WrongVersion,
     build_receipt,
     decide,
@@ -51,6 +51,7 @@ from interlock.runtime.entities.decision import (
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.holds import ACTS, held_kind
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
@@ -106,6 +107,8 @@ class EntitySender:
             await entities.messages.refresh()
         if entities.rollouts.is_stale:
             await entities.rollouts.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -119,6 +122,11 @@ class EntitySender:
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
+            held = entities.holds.of_kind(kernel.chart.kind)
+            if held is not None:
+                if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                raise held_kind(kernel.chart.kind, held)
             try:
                 if kernel.personal is not None or parent is not None:
                     context = data["context"] = await self._sealed_context(kernel, context, owner)
@@ -182,6 +190,8 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         turn = entities.turn(entity, request.priority, request.event.principal)
         if self._is_authorized_by_policy(request):
             known = self._revisions.policies.get(entity.partition("/")[0])
@@ -254,6 +264,9 @@ class EntitySender:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
+        error = entities.holds.error_for(truth, request)
+        if error is not None and not is_denied_by_role(decision):
+            raise error
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
         return build_receipt(kernel.chart, snapshot, event, decision)
@@ -276,7 +289,10 @@ class EntitySender:
         policy: EventPolicy | None = self._policy(kernel, request)
         if entities.process.authorizer is not None:
             policy = await self._decided(kernel, snapshot, stamped.event, request)
-        decision = decide(kernel, snapshot, stamped.event, request, policy)
+        decision: Refusal = decide(kernel, snapshot, stamped.event, request, policy)
+        error = entities.holds.error_for(snapshot, request)
+        if error is not None and not is_denied_by_role(decision):
+            decision = Stopped(error)
         if kernel.personal is not None and isinstance(decision, Step) and stamped.event.name != ERASE:
             decision = entities.checked(kernel, snapshot, decision)
         if stamped.former_key is not None and not is_denied_by_role(decision):
@@ -297,13 +313,13 @@ class EntitySender:
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
 
-        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
-        version than the entity has.
+        A request that would be refused or repeated causes no move: without the role, with a known key, with another
+        version than the entity has, or while it is held.
         """
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None:
+        if request.refusal is not None or self._entities.holds.error_for(snapshot, request) is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
@@ -347,8 +363,8 @@ class EntitySender:
         return _Stamped(event, request.key, request.former_key)
 
     def _is_authorized_by_policy(self, request: SendRequest) -> bool:
-        """Whether roles and permits decide: not about results of work, nor about an erasure, an act of an operator."""
-        return self._authorizes and request.finishes is None and request.event.name != ERASE
+        """Whether roles and permits decide: not about results of work, nor about acts of operators."""
+        return self._authorizes and request.finishes is None and request.event.name not in ACTS
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy of the chart; None where it is not asked, and when every sender is allowed."""
@@ -376,7 +392,7 @@ class EntitySender:
                 kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
+            return await self._refuse(kernel, snapshot, stamped, Stopped(error))
         result = await entities.append(append, step)
         if isinstance(result, Appended):
             return Receipt(
@@ -398,7 +414,8 @@ class EntitySender:
     async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
-        Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
+        Raises ConflictError for a wrong version, RejectedError for an entry that is too large, and UnavailableError
+        while the entity is held.
         """
         entities, entity, event = self._entities, snapshot.entity, stamped.event
         # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
@@ -411,7 +428,7 @@ class EntitySender:
             return LOST
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
-        if isinstance(decision, TooLarge):
+        if isinstance(decision, Stopped):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
 
