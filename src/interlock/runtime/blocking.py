@@ -52,6 +52,7 @@ from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
     from interlock.runtime.erasure import Erasure
+    from interlock.runtime.holds.operator import Hold, ResumedTimers
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
     from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
@@ -396,6 +397,55 @@ class BlockingRuntime:
     ) -> Erasure:
         """As `Runtime.erase`."""
         return self._wait(self.runtime.erase(entity, reason=reason, principal=principal, live=live))
+
+    def hold(self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """As `Runtime.hold`."""
+        return self._wait(self.runtime.hold(entity, reason=reason, principal=principal))
+
+    def resume(
+        self,
+        entity: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """As `Runtime.resume`."""
+        return self._wait(self.runtime.resume(entity, reason=reason, principal=principal, timers=timers))
+
+    def hold_kind(self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """As `Runtime.hold_kind`."""
+        return self._wait(self.runtime.hold_kind(kind, reason=reason, principal=principal))
+
+    def resume_kind(
+        self,
+        kind: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """As `Runtime.resume_kind`."""
+        return self._wait(self.runtime.resume_kind(kind, reason=reason, principal=principal, timers=timers))
+
+    def hold_matching(self, query: EntityQuery, *, reason: str, principal: Mapping[str, Any] | None = None) -> int:
+        """As `Runtime.hold_matching`."""
+        return self._wait(self.runtime.hold_matching(query, reason=reason, principal=principal))
+
+    def resume_matching(
+        self,
+        query: EntityQuery,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> int:
+        """As `Runtime.resume_matching`."""
+        return self._wait(self.runtime.resume_matching(query, reason=reason, principal=principal, timers=timers))
+
+    def holds(self, kind: str | None = None) -> tuple[Hold, ...]:
+        """As `Runtime.holds`."""
+        return self._wait(self.runtime.holds(kind))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

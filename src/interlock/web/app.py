@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.errors import UsageError
 from interlock.model.encoding.codec import encode
 from interlock.runtime.runtime import Runtime
-from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
+from interlock.web.api import audit, entities, entity, holds, jobs, kinds, reports, session, simulation, streams, work
 from interlock.web.api.inbox import inbox_route
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
@@ -38,6 +38,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *entities.ENDPOINTS,
     *entity.ENDPOINTS,
     *work.ENDPOINTS,
+    *holds.ENDPOINTS,
     *audit.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reports.ENDPOINTS,

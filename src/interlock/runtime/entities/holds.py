@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.encoding.codec import UNDECODABLE
-from interlock.model.held import HELD_FIELD, HOLD, RESUME, Held, held_of
+from interlock.model.held import HELD_FIELD, HOLD, RESUME, Held
 from interlock.model.journal.entry import ERASE
 from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import Clock
@@ -31,6 +31,8 @@ CHECKED_MS = 1_000
 
 RETRY_MS = 30_000
 """When a caller that was refused should try again. A hold lasts minutes to days; a check costs one read."""
+
+_HINT = "send it again later with the same key; interlock holds shows who holds it and why"
 
 ACTS = frozenset({HOLD, RESUME, ERASE})
 """Events by which an operator acts on an entity: no policy of its chart is asked, and a hold does not stop them."""
@@ -125,11 +127,9 @@ class KnownHolds:
             return None
         if _gets_through(request):
             return None
-        held = held_of(snapshot.context)
-        if held is not None:
-            return held_entity(snapshot.entity, held)
-        held = self.of_kind(snapshot.kind)
-        return None if held is None else held_kind(snapshot.kind, held)
+        if HELD_FIELD in snapshot.context:
+            return held_entity(snapshot.entity)
+        return None if self.of_kind(snapshot.kind) is None else held_kind(snapshot.kind)
 
 
 def _gets_through(request: SendRequest) -> bool:
@@ -139,19 +139,13 @@ def _gets_through(request: SendRequest) -> bool:
     return request.event.type == "platform" and request.event.name in ACTS
 
 
-def held_entity(entity: str, held: Held) -> UnavailableError:
-    """Return the error for an event to a held entity."""
-    hint = f"send it again later with the same key; interlock resume {entity} ends the hold"
-    return UnavailableError(f"`{entity}` is held{_why(held)}", code="entity.held", hint=hint, retry_after_ms=RETRY_MS)
+def held_entity(entity: str) -> UnavailableError:
+    """Return the error for an event to a held entity. It does not say why: that is not for every sender."""
+    message = f"`{entity}` is held by an operator"
+    return UnavailableError(message, code="entity.held", hint=_HINT, retry_after_ms=RETRY_MS)
 
 
-def held_kind(kind: str, held: Held) -> UnavailableError:
+def held_kind(kind: str) -> UnavailableError:
     """Return the error for an event to an entity of a held kind, and for the creation of one."""
-    hint = f"send it again later with the same key; interlock resume {kind} ends the hold"
-    return UnavailableError(
-        f"all entities of `{kind}` are held{_why(held)}", code="kind.held", hint=hint, retry_after_ms=RETRY_MS
-    )
-
-
-def _why(held: Held) -> str:
-    return "" if held.reason is None else f": {held.reason[:200]}"
+    message = f"all entities of `{kind}` are held by an operator"
+    return UnavailableError(message, code="kind.held", hint=_HINT, retry_after_ms=RETRY_MS)

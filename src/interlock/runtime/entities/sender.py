@@ -122,11 +122,10 @@ class EntitySender:
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
-            held = entities.holds.of_kind(kernel.chart.kind)
-            if held is not None:
+            if entities.holds.of_kind(kernel.chart.kind) is not None:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
-                raise held_kind(kernel.chart.kind, held)
+                raise held_kind(kernel.chart.kind)
             try:
                 if kernel.personal is not None or parent is not None:
                     context = data["context"] = await self._sealed_context(kernel, context, owner)

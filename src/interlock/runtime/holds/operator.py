@@ -31,7 +31,7 @@ from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.work import WorkQuery
-from interlock.runtime.charts.registry import BUILTIN_KINDS
+from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.holds import (
     CHECKED_MS,
@@ -223,8 +223,14 @@ class HoldOperator:
     # A kind
 
     async def hold_kind(self, kind: str, *, reason: str, principal: Mapping[str, Any] | None) -> Hold:
-        """Hold all entities of a kind, also those that are created later; the hold that it has, if it is held."""
+        """Hold all entities of a kind, also those that are created later; the hold that it has, if it is held.
+
+        Raises NotFoundError for a kind without a chart and without entities: it may be misspelt.
+        """
         _check_kind(kind)
+        known_kinds = {*self._entities.charts.kinds(), *await self._entities.store.kinds()}
+        if kind not in known_kinds:
+            raise unknown_kind(kind, known_kinds)
         async with self._changing(kind) as known:
             if known.held is not None:
                 return _kind_hold(kind, known.held)
