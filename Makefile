@@ -94,7 +94,7 @@ quick: $(READY) ## run lint, types, imports and the quick unit tests (under a mi
 # three runs may have none (pytest exits with 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble buses cli compiler definition evolve expression kernel \
   model observe operate render testing trust runtime/test_messages.py runtime/test_mistakes.py runtime/test_read.py \
-  runtime/test_readers.py runtime/test_refusals.py runtime/test_runtime.py effects/test_handler_calls.py \
+  runtime/reading/test_readers.py runtime/test_refusals.py runtime/test_runtime.py effects/test_handler_calls.py \
   web/test_audited.py) tests/conformance/runtime/test_authorization.py tests/conformance/runtime/test_shadow_run.py \
   tests/conformance/stores/test_audit_proof.py tests/conformance/stores/test_former_audit.py tests/properties/test_covers.py
 

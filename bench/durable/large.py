@@ -28,17 +28,17 @@ import msgspec
 import interlock
 from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.encoding.codec import encode, snapshot_digest
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import (
     Append,
     Appended,
     AppendResult,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.shadow import ShadowReplay
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore

@@ -19,10 +19,10 @@ from pathlib import Path
 import interlock
 from bench.durable.large import ORDER, ORDER_EVENTS, REFACTORED, delete_store, filled_journals
 from interlock.ports.clock import SystemClock
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.history.shadow import ShadowReplay
-from interlock.runtime.refold import Refold, RefoldSettings
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.trials.refold import Refold, RefoldSettings
 from interlock.stores.sqlite.store import SqliteStore
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 
 import interlock
-from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.runtime.runtime import Runtime
 
 SEED = 1

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 import interlock
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import chain_start, encode_record

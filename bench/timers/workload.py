@@ -29,7 +29,7 @@ from interlock.ports.store import (
     Appended,
     AppendResult,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps

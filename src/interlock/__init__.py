@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
     from interlock.evolve.shadow import ShadowReport
     from interlock.kernel.explain import Candidate
-    from interlock.model.chart import Chart
-    from interlock.model.codec import decode_event, decode_snapshot, encode
+    from interlock.model.charts.chart import Chart
     from interlock.model.conditions import Range
     from interlock.model.document.document import Document
     from interlock.model.effect import Effect
+    from interlock.model.encoding.codec import decode_event, decode_snapshot, encode
     from interlock.model.event import Event
     from interlock.model.journal.entry import Entry, Receipt
     from interlock.model.journal.message import Message
@@ -60,21 +60,21 @@ if TYPE_CHECKING:
     from interlock.operate.migrations.record import pause_migration, resume_migration
     from interlock.operate.migrations.report import MigrationReport
     from interlock.operate.migrations.undo import MigrationUndo
-    from interlock.ports.field_indexes import IndexStatus
-    from interlock.ports.journal_feed import FeedEntry
-    from interlock.ports.projections import ProjectionStatus
+    from interlock.ports.reading.field_indexes import IndexStatus
+    from interlock.ports.reading.journal_feed import FeedEntry
+    from interlock.ports.reading.projections import ProjectionStatus
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.charts.upgrades import UpgradePreview
     from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.join.joined import AsyncJoined, Joined
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.request_checks import CreateOptions, SendOptions
     from interlock.runtime.runtime import Runtime
-    from interlock.runtime.shadow_run import ShadowRun
     from interlock.runtime.shutdown import DrainReport
-    from interlock.runtime.upgrades import UpgradePreview
+    from interlock.runtime.trials.shadow_run import ShadowRun
     from interlock.trust.visibility import VisibleEntry as VisibleEntry
     from interlock.trust.visibility import VisibleReceipt as VisibleReceipt
 
@@ -87,7 +87,7 @@ _HOMES = {
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble.charts",
     "Candidate": "interlock.kernel.explain",
-    "Chart": "interlock.model.chart",
+    "Chart": "interlock.model.charts.chart",
     "CompactedError": "interlock.errors",
     "ConflictError": "interlock.errors",
     "Consumer": "interlock.runtime.consumer",
@@ -107,9 +107,9 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
-    "FeedEntry": "interlock.ports.journal_feed",
+    "FeedEntry": "interlock.ports.reading.journal_feed",
     "HandlerDefaults": "interlock.effects.retry",
-    "IndexStatus": "interlock.ports.field_indexes",
+    "IndexStatus": "interlock.ports.reading.field_indexes",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Joined": "interlock.runtime.join.joined",
@@ -123,7 +123,7 @@ _HOMES = {
     "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
-    "ProjectionStatus": "interlock.ports.projections",
+    "ProjectionStatus": "interlock.ports.reading.projections",
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
@@ -132,11 +132,11 @@ _HOMES = {
     "Runtime": "interlock.runtime.runtime",
     "SendOptions": "interlock.runtime.request_checks",
     "ShadowReport": "interlock.evolve.shadow",
-    "ShadowRun": "interlock.runtime.shadow_run",
+    "ShadowRun": "interlock.runtime.trials.shadow_run",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
-    "UpgradePreview": "interlock.runtime.upgrades",
+    "UpgradePreview": "interlock.runtime.charts.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -146,10 +146,10 @@ _HOMES = {
     "build": "interlock.definition.builder.namespace:",
     "connect": "interlock.assemble.runtimes",
     "consume": "interlock.assemble.runtimes",
-    "decode_event": "interlock.model.codec",
-    "decode_snapshot": "interlock.model.codec",
+    "decode_event": "interlock.model.encoding.codec",
+    "decode_snapshot": "interlock.model.encoding.codec",
     "done_event": "interlock.assemble.charts",
-    "encode": "interlock.model.codec",
+    "encode": "interlock.model.encoding.codec",
     "failed_event": "interlock.assemble.charts",
     "load": "interlock.assemble.charts",
     "load_mapping": "interlock.assemble.mappings",

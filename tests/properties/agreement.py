@@ -14,9 +14,9 @@ from typing import Any
 from interlock.compiler.build import compile_document
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
-from interlock.model.codec import decode_snapshot, encode, to_builtins
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document
+from interlock.model.encoding.codec import decode_snapshot, encode, to_builtins
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

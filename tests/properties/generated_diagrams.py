@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.compiler.build import compile_document
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import Do
 from interlock.model.document.document import Document, State, Transition
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.kernel import fast_path
-from interlock.model.chart import Transition
+from interlock.model.charts.chart import Transition
 from tests.properties.agreement import SEQUENCES_PER_CHART, Comparison, Disagreement, run_seed
 from tests.properties.charts import document, documents
 from tests.properties.features import features

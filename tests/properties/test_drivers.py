@@ -20,7 +20,7 @@ import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handlers import Attempt
 from interlock.errors import RejectedError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.testing.clock import VirtualClock
 from interlock.testing.simulation import Simulation
 

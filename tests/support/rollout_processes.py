@@ -15,8 +15,8 @@ from functools import partial
 
 import interlock
 from interlock.operate.rollout import abort_rollout, advance_rollout, start_rollout
-from interlock.runtime.revisions import make_definition
-from interlock.runtime.rollouts import Rollout
+from interlock.runtime.charts.revisions import make_definition
+from interlock.runtime.charts.rollouts import Rollout
 from tests.support.eventually import eventually_blocking
 
 OLD = """

@@ -23,7 +23,7 @@ from interlock.ports.store import (
     Append,
     AppendResult,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.store import FileStore
 from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps

@@ -24,17 +24,17 @@ from interlock.evolve.identity import named
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.arguments import check_options
-from interlock.model.chart import Chart
-from interlock.model.convert import Model, from_json
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.known_charts import remember_chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, State
 from interlock.model.document.field import copy_json, json_problem
 from interlock.model.driver_events import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
+from interlock.model.encoding.convert import Model, from_json
+from interlock.model.encoding.json_value import context_values
 from interlock.model.event import Event
-from interlock.model.json_value import context_values
-from interlock.model.known_charts import remember_chart
 from interlock.model.limits import (
     DEFINITION_BYTES_MAX,
     DEFINITION_STORED_BYTES_MAX,

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from interlock.effects.retry import HandlerDefaults
     from interlock.kernel.step import Kernel
     from interlock.ports.admission import AdmissionGate
-    from interlock.ports.authorizer import Authorizer
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.ports.engine import Engine
-    from interlock.ports.keyring import Keyring
+    from interlock.ports.trust.authorizer import Authorizer
+    from interlock.ports.trust.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.charts.upgrades import UpgradePolicy
     from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
     from interlock.runtime.runtime import Runtime
-    from interlock.runtime.upgrades import UpgradePolicy
     from interlock.stores.registry import Opener
 
 KEY_PREFIX_BYTES_MAX = 64
@@ -65,7 +65,7 @@ class RuntimeOptions:
             raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
         if self.authorizer is not None and not callable(getattr(self.authorizer, "decide", None)):
             message = f"the authorizer must have the method `decide`, got {self.authorizer!r:.60}"
-            hint = "write a class with `is_async` and `decide`; see interlock.ports.authorizer"
+            hint = "write a class with `is_async` and `decide`; see interlock.ports.trust.authorizer"
             raise UsageError(message, code="authorizer.malformed", hint=hint)
         if not _is_prefix(self.key_prefix):
             hint = f"use a string of at most {KEY_PREFIX_BYTES_MAX} bytes, such as eu/"
@@ -112,7 +112,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
     handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
 
-    An `authorizer` (`interlock.ports.authorizer`) decides who may send, create and read in place of the roles and
+    An `authorizer` (`interlock.ports.trust.authorizer`) decides who may send, create and read in place of the roles and
     permits of the charts.
 
     With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
@@ -344,7 +344,7 @@ class PendingRuntime:
     async def _runtime(self) -> Runtime:
         from interlock.assemble.vaults import open_vault
         from interlock.ports.clock import SystemClock
-        from interlock.runtime.chart_registry import ChartRegistry
+        from interlock.runtime.charts.registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
 
         store = await open_store(self.url, self._opener)

@@ -13,16 +13,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart
-from interlock.model.personal_plan import plan_of
-from interlock.ports.keyring import KEYRING_VARIABLE
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.personal_plan import plan_of
+from interlock.ports.trust.keyring import KEYRING_VARIABLE
 
 if TYPE_CHECKING:
     from interlock.kernel.step import Kernel
     from interlock.ports.clock import Clock
-    from interlock.ports.keyring import Keyring
     from interlock.ports.store import Store
-    from interlock.runtime.personal import PersonalVault
+    from interlock.ports.trust.keyring import Keyring
+    from interlock.runtime.vault import PersonalVault
 
 _log = logging.getLogger("interlock")
 
@@ -50,7 +50,7 @@ async def open_vault(
         message = f"chart `{kind}` has personal data, and this store cannot keep data keys"
         raise UsageError(message, code="store.data_keys", hint=hint)
     from interlock.ports.threads import in_thread
-    from interlock.runtime.personal import PersonalVault
+    from interlock.runtime.vault import PersonalVault
     from interlock.trust.keyrings import ProcessKeyring, open_keyring
     from interlock.trust.sealing import check_ciphers
 

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import KEY_FILE_BYTES_MAX, SIGNATURES_MAX
 from interlock.model.webhook_signature import SecretTable, SigningKey, signing_keys
-from interlock.ports.private_file import file_signature, read_private_text, without_values
+from interlock.ports.trust.private_file import file_signature, read_private_text, without_values
 
 _log = logging.getLogger("interlock.bus")
 

@@ -18,8 +18,8 @@ import msgspec
 from interlock.assemble.charts import FORMATS, format_for_text, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import nearest
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, PAYLOAD_BYTES_MAX
 from interlock.ports.replaced_file import replace_file
 

@@ -27,7 +27,7 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.user_code import is_code_name, load_code
 from interlock.effects.retry import HandlerDefaults
 from interlock.errors import UsageError
-from interlock.ports.keyring import KEYRING_VARIABLE
+from interlock.ports.trust.keyring import KEYRING_VARIABLE
 
 STORE_VARIABLE, CHARTS_VARIABLE = "INTERLOCK_STORE", "INTERLOCK_CHARTS"
 PROJECT_FILE, SHARED_FILE = "interlock.toml", "pyproject.toml"

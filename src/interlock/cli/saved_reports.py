@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from interlock.cli.options import user_name
 from interlock.runtime.history.recorded_steps import RecordedSteps
-from interlock.runtime.reports import ReportType, StoredReport, plain_report, report_id, save_report
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.trials.reports import ReportType, StoredReport, plain_report, report_id, save_report
 
 save_option = click.option("--save", "saves", is_flag=True, help="Save the report in the store, for the console.")
 

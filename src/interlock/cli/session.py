@@ -25,7 +25,7 @@ from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.diagnostics import suggestion
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import ChartRegistry, kind_hint
+from interlock.runtime.charts.registry import ChartRegistry, kind_hint
 from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import OTHER_TENANTS_MAX, Schema, schema_of, tenants_of, without_password
 from interlock.stores.registry import open_store as open_store_url

@@ -20,7 +20,7 @@ from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_des
 from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, SourceLocation
 from interlock.expression.language import SAFE, Language
-from interlock.model.chart import (
+from interlock.model.charts.chart import (
     DIALECTS,
     After,
     Chart,
@@ -32,8 +32,7 @@ from interlock.model.chart import (
     StateType,
     Transition,
 )
-from interlock.model.chart_sites import block_sites, guard_sites
-from interlock.model.codec import content_hash
+from interlock.model.charts.sites import block_sites, guard_sites
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
 from interlock.model.document.actions import AssignCall, Do, Expression, GuardName
@@ -41,6 +40,7 @@ from interlock.model.document.document import DialectName
 from interlock.model.document.field import UNSET, Field, field_at
 from interlock.model.document.walk import guard_parts
 from interlock.model.duration import format_duration, parse_duration
+from interlock.model.encoding.codec import content_hash
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, KEY_WINDOW_MS, STATES_MAX, TRANSITIONS_MAX
 
 

@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from interlock.errors import Diagnostic, SourceLocation, UsageError
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import declared_fields
-from interlock.model.convert import is_model_class, is_pydantic_class, is_typed_dict
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sendable_events import knows_event, unknown_event
+from interlock.model.charts.sites import declared_fields
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.field import UNSET, Field, FieldType, same_value
 from interlock.model.document.formats import Format
-from interlock.model.sendable_events import knows_event, unknown_event
+from interlock.model.encoding.convert import is_model_class, is_pydantic_class, is_typed_dict
 
 CONTEXT = "context"
 """The key of `models` for the context of a chart."""

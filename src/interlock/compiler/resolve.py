@@ -12,7 +12,7 @@ from dataclasses import replace
 from interlock.errors import SourceLocation
 from interlock.expression.language import Language
 from interlock.expression.parser import ExpressionError, Parsed
-from interlock.model.chart import Descriptor
+from interlock.model.charts.chart import Descriptor
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
 from interlock.model.document.document import DialectName, Document

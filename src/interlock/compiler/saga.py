@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from interlock.errors import SourceLocation
-from interlock.model.chart import Compensation, SagaInfo, SagaStepInfo, SagaUnwind
+from interlock.model.charts.chart import Compensation, SagaInfo, SagaStepInfo, SagaUnwind
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Assign,

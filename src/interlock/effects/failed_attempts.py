@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 
 FAILED_ATTEMPTS_KEPT = 10
 """The newest failed attempts that are kept: enough to see a pattern, few enough to be written at each failure."""

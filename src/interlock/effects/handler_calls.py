@@ -13,7 +13,7 @@ from functools import lru_cache
 from inspect import Parameter, isasyncgenfunction, iscoroutinefunction, signature
 from typing import Any, Generic, Protocol, TypeVar
 
-from interlock.model.convert import from_json, type_hints
+from interlock.model.encoding.convert import from_json, type_hints
 
 T = TypeVar("T")
 

@@ -53,12 +53,12 @@ from interlock.effects.user_functions import HandlerThreads, call_in_loop, resul
 from interlock.effects.waiting import first_of, wait_or_timeout
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
-from interlock.model.codec import encode
 from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
+from interlock.model.encoding.codec import encode
+from interlock.model.encoding.json_value import json_payload
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
-from interlock.model.json_value import json_payload
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.model.personal_token import contains_token
 from interlock.ports.clock import Clock

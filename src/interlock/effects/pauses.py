@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 
 from interlock.errors import InterlockError, UsageError
 from interlock.model.duration import parse_duration
+from interlock.model.encoding.storable import storable_text
 from interlock.model.limits import PAUSE_MS_MAX, PAUSE_MS_MIN
-from interlock.model.storable import storable_text
 from interlock.ports.clock import Clock
 from interlock.ports.store_facts import StoreFacts
 

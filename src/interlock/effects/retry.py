@@ -33,9 +33,9 @@ from interlock.errors import (
 )
 from interlock.model.backoff import Backoff
 from interlock.model.duration import parse_duration
+from interlock.model.encoding.storable import describe, storable_code, storable_text
 from interlock.model.journal.work import Work
 from interlock.model.limits import ATTEMPTS_MAX
-from interlock.model.storable import describe, storable_code, storable_text
 
 TERMINAL = (
     CorruptionError,

@@ -13,7 +13,7 @@ from inspect import Parameter, getattr_static, isasyncgenfunction, iscoroutinefu
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.model.convert import type_hints
+from interlock.model.encoding.convert import type_hints
 
 _HINT = "write `async def {name}(attempt):`, `async def {name}(input, attempt):`, or `def`"
 

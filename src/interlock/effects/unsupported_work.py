@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import block_sites
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sites import block_sites
 from interlock.model.document.actions import Send
 from interlock.model.effect import Effect
 from interlock.ports.store import Loaded, Store

@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.model.audit import actor_of, originator_of
-from interlock.model.codec import to_builtins
 from interlock.model.effect import CHART_TYPES, Effect
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry, shown_change, visible_version
 from interlock.model.journal.message import change_message, message_body

@@ -29,16 +29,16 @@ from interlock.evolve.transitions import TimerPairs, pair_timers
 from interlock.kernel.run import StepRun
 from interlock.kernel.settle import settle
 from interlock.kernel.step import Kernel
-from interlock.model.chart import After, Chart, Invoke, State
-from interlock.model.codec import encode
+from interlock.model.charts.chart import After, Chart, Invoke, State
+from interlock.model.charts.personal_plan import unsealed_fields
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
 from interlock.model.document.field import UNSET, Field, complete_payload, copy_json, field_problem
 from interlock.model.document.walk import value_expressions
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX
-from interlock.model.personal_plan import unsealed_fields
 from interlock.model.personal_token import contains_token
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from interlock.model.chart import Descriptor
+from interlock.model.charts.chart import Descriptor
 
 Review = Literal["none", "safe", "care", "breaking"]
 

@@ -28,13 +28,13 @@ from interlock.evolve.transitions import (
     transition_changes,
     triggers,
 )
-from interlock.model.chart import DIALECTS, Chart
+from interlock.model.charts.chart import DIALECTS, Chart
+from interlock.model.charts.personal_plan import is_personal
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, EventType, Invoke, Retention, State
 from interlock.model.document.field import Field
 from interlock.model.document.targets import TargetIndex, Unresolved
 from interlock.model.duration import parse_duration
-from interlock.model.personal_plan import is_personal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

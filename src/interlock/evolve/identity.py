@@ -23,8 +23,7 @@ from interlock.compiler.resolve import exact_descriptor, parse_descriptor
 from interlock.definition.vocabulary.chart import write_identity
 from interlock.expression.language import SAFE
 from interlock.expression.parser import ExpressionError
-from interlock.model.chart import DIALECTS, SEMANTICS, Chart, Descriptor
-from interlock.model.codec import encode
+from interlock.model.charts.chart import DIALECTS, SEMANTICS, Chart, Descriptor
 from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
 from interlock.model.document.document import (
     Document,
@@ -39,6 +38,7 @@ from interlock.model.document.document import (
 from interlock.model.document.targets import TargetIndex, Unresolved
 from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_value
 from interlock.model.duration import format_duration, parse_duration
+from interlock.model.encoding.codec import encode
 
 SCHEME = "b1"
 

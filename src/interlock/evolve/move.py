@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from interlock.errors import CorruptionError
 from interlock.evolve.patch import apply_patch
-from interlock.model.chart import SEMANTICS
+from interlock.model.charts.chart import SEMANTICS
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.snapshot import Snapshot

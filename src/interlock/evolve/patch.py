@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Sight, Snapshot, Timer
 

@@ -27,9 +27,9 @@ from interlock.evolve.patch import make_patch
 from interlock.evolve.shadow import GROUP_PARTS_MAX, difference_text
 from interlock.evolve.step_comparison import Difference, StepComparer
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
 from interlock.model.document.actions import Expression
 from interlock.model.document.field import UNSET
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.limits import ENTRY_BYTES_MAX, SHADOW_GROUPS_MAX, SHADOW_SAMPLES_MAX
 from interlock.model.snapshot import Snapshot, Timer

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
-from interlock.model.chart import Chart, Transition
-from interlock.model.codec import encode
+from interlock.model.charts.chart import Chart, Transition
 from interlock.model.document.wording import guard_text
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.limits import SHADOW_GROUPS_MAX, SHADOW_SAMPLES_MAX, SHADOW_VALUE_LENGTH_MAX
 

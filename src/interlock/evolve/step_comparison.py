@@ -22,9 +22,9 @@ from interlock.errors import InterlockError
 from interlock.evolve.carry import Carrier
 from interlock.evolve.identity import collapse_space
 from interlock.kernel.driver_events import find_fired_timer, find_invocation, find_moved_timer
-from interlock.model.codec import encode
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.effect import Effect
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.model.snapshot import Parent, Snapshot, Timer

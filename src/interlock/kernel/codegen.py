@@ -22,7 +22,7 @@ from interlock.expression.metering import SHORT_TEXT
 from interlock.expression.parser import parse
 from interlock.kernel.errors import ActionError
 from interlock.kernel.run import StepRun
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -47,9 +47,9 @@ from interlock.model.document.actions import (
     Value,
 )
 from interlock.model.document.field import Charge, Field, field_problem
+from interlock.model.encoding.storable import describe
 from interlock.model.event import is_reserved
 from interlock.model.limits import EVALUATION_WORK
-from interlock.model.storable import describe
 
 ACTION_WORK = 10
 """Units of work of one action without its expressions: making an effect or an event takes about a microsecond."""

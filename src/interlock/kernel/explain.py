@@ -21,7 +21,7 @@ from interlock.kernel.errors import describe_error
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector, may_leave
-from interlock.model.chart import Chart, Transition
+from interlock.model.charts.chart import Chart, Transition
 from interlock.model.document.actions import Expression, Guard
 from interlock.model.document.walk import guard_expressions
 from interlock.model.document.wording import guard_text

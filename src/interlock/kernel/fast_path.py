@@ -18,7 +18,7 @@ from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.compiled.branch import NotCompiled
 from interlock.kernel.plan import CompiledFunction, Configuration, Planner
 from interlock.kernel.select import Selector
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 
 if TYPE_CHECKING:
     from interlock.kernel.compiled.compiler import StepCompiler

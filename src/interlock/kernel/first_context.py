@@ -9,10 +9,10 @@ from interlock.errors import RejectedError, UsageError
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.parts import first_value
 from interlock.kernel.run import StepRun
-from interlock.model.chart import Chart, State
-from interlock.model.convert import to_json
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.field import UNSET, Field, copy_json, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
+from interlock.model.encoding.convert import to_json
 from interlock.model.personal_token import KEY_FIELD
 
 

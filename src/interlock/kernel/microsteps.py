@@ -15,7 +15,7 @@ from interlock.kernel.parts import output_of, start_invoke
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.run import StepRun
 from interlock.kernel.select import Selector
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.event import Event
 from interlock.model.limits import MICROSTEPS_MAX
 from interlock.model.snapshot import Ended

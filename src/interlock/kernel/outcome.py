@@ -11,7 +11,7 @@ from interlock.kernel.explain import Explainer
 from interlock.kernel.microsteps import MicrostepResult
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import StepRun
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.event import Event
 from interlock.model.limits import DEFERRED_MAX
 from interlock.model.snapshot import Snapshot

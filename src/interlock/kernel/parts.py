@@ -13,7 +13,7 @@ from typing import Any
 
 from interlock.kernel.codegen import ActionCompiler, Operation, references
 from interlock.kernel.run import StepRun
-from interlock.model.chart import After, State
+from interlock.model.charts.chart import After, State
 from interlock.model.document.actions import Block
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event

@@ -34,7 +34,7 @@ from interlock.kernel.parts import (
 )
 from interlock.kernel.run import OTHER_REVISION_HINT
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.actions import Block
 from interlock.model.limits import PLANS_MAX
 from interlock.model.step import Step

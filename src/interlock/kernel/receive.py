@@ -31,7 +31,7 @@ from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, run_from
 from interlock.kernel.saga_unwind import SagaUnwinder
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.field import complete_payload
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.effect import Effect

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from interlock.expression.codegen import Meter
 from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, measure_value, text_bytes
 from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
-from interlock.model.chart import After, Invoke, State
+from interlock.model.charts.chart import After, Invoke, State
 from interlock.model.document.field import Field, field_problem, json_problem
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType

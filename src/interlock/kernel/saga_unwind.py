@@ -24,7 +24,7 @@ from interlock.kernel.errors import StepFailed
 from interlock.kernel.parts import start_invoke
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, run_from
-from interlock.model.chart import Chart, Compensation, LateCompensation, SagaUnwind
+from interlock.model.charts.chart import Chart, Compensation, LateCompensation, SagaUnwind
 from interlock.model.driver_events import COMPENSATION_FAILED, is_result
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Snapshot

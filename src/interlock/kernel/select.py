@@ -15,7 +15,7 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import StepRun
 from interlock.kernel.state_sets import StateSets
-from interlock.model.chart import Chart, Transition
+from interlock.model.charts.chart import Chart, Transition
 from interlock.model.document.actions import Guard
 from interlock.model.event import Event
 

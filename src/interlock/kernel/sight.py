@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.model.chart import Chart, HiddenStates
+from interlock.model.charts.chart import Chart, HiddenStates
 from interlock.model.snapshot import Shown, Sight, Snapshot
 from interlock.model.step import Step
 from interlock.model.visible import ChartMask, VisibleSnapshot, project

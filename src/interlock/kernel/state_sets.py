@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from interlock.model.chart import Chart, State, Transition
+from interlock.model.charts.chart import Chart, State, Transition
 
 HistoryMemory = Mapping[int, tuple[int, ...]]
 """History state -> recorded states, by number."""

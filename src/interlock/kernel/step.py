@@ -27,13 +27,13 @@ from interlock.kernel.receive import Receiver
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.kernel.sight import CoverKeeper
-from interlock.model.chart import Chart, State
-from interlock.model.convert import to_json
+from interlock.model.charts.chart import Chart, State
+from interlock.model.charts.known_charts import remember_chart
+from interlock.model.charts.personal_plan import plan_of
 from interlock.model.document.actions import Value
 from interlock.model.document.field import json_problem
+from interlock.model.encoding.convert import to_json
 from interlock.model.event import Event, check_sendable
-from interlock.model.known_charts import remember_chart
-from interlock.model.personal_plan import plan_of
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 

@@ -21,12 +21,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
+from interlock.model.encoding.storable import describe
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.model.journal.record import chain_start
 from interlock.model.limits import AUDIT_NAME_BYTES_MAX, AUDIT_REASON_BYTES_MAX
-from interlock.model.storable import describe
 
 STREAM = "audit"
 FORMER_STREAM = "audit_refusal"

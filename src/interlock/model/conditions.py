@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from interlock.errors import UsageError
 from interlock.model.document.field import is_text
-from interlock.model.index_key import (
+from interlock.model.encoding.index_key import (
     FALSE,
     HASH_BYTES,
     PLAIN_FORMS,

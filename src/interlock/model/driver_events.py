@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from interlock.model.encoding.storable import storable_code, storable_text
 from interlock.model.event import Event
 from interlock.model.snapshot import Timer
-from interlock.model.storable import storable_code, storable_text
 
 Done = Literal["no", "unknown"]
 """Whether a failed invoke may have had its effect. A saga compensates steps that may have."""

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from interlock.model.approvals import count_approvals
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sendable_events import accepting_states, listed, matches_event
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.model.limits import EXPLANATION_LENGTH_MAX
 from interlock.model.personal_token import ERASED, is_token
-from interlock.model.sendable_events import accepting_states, listed, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from interlock.model.charts.known_charts import state_names, unknown_state
 from interlock.model.event import Event
-from interlock.model.known_charts import state_names, unknown_state
 
 Ended = Literal["done", "cancelled", "failed"]
 

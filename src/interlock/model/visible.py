@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import written_names
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sites import written_names
 from interlock.model.driver_events import TIMER_SOURCE
 from interlock.model.snapshot import Ended, Snapshot
 

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.approvals import count_approvals
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import event_names
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sendable_events import accepting_states, matches_event
+from interlock.model.charts.sites import event_names
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
-from interlock.model.sendable_events import accepting_states, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.trust.authorization import ChartPolicy
 

@@ -23,10 +23,10 @@ from msgspec import Struct
 from interlock.errors import ArchivedError, CorruptionError, NotFoundError, UsageError
 from interlock.model.audit import CHECKPOINT, Actor, AuditRecord, AuditRow, actor_of_event, originator_of
 from interlock.model.journal.entry import Entry
-from interlock.ports.audit import AuditLog
 from interlock.ports.store import Store
-from interlock.runtime.feed import feed_of
+from interlock.ports.trust.audit import AuditLog
 from interlock.runtime.history.verify import Verification, verify_store
+from interlock.runtime.reading.feed import feed_of
 from interlock.trust.audit_chain import verify_chain
 from interlock.trust.checkpoints import Checkpoint, JournalHead, SignedCheckpoint, VerifyingKey
 

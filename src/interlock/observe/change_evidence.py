@@ -21,14 +21,14 @@ from msgspec import Struct
 from interlock.errors import ArchivedError, CompactedError, CorruptionError, UnavailableError
 from interlock.evolve.changes import Change
 from interlock.evolve.diff import ChartDiff
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Removed
 from interlock.model.event import is_reserved
 from interlock.model.journal.entry import Entry
 from interlock.model.limits import EVIDENCE_ENTRIES_MAX
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.paging import pages
-from interlock.ports.statistics import DAY_MS, OTHER_NAMES, LastSeen, SeenKind, Statistics, seen_kind
+from interlock.ports.reading.paging import pages
+from interlock.ports.reading.statistics import DAY_MS, OTHER_NAMES, LastSeen, SeenKind, Statistics, seen_kind
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.runtime.runtime import Runtime
 

@@ -15,10 +15,10 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.journal_feed import FeedEntry
-from interlock.ports.paging import pages
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, Store
-from interlock.runtime.feed import POLL_MS, EntryWaiter, follow_feed
+from interlock.runtime.reading.feed import POLL_MS, EntryWaiter, follow_feed
 from interlock.stores.cursor import encode_cursor
 
 OVERLAP_MS = 5_000

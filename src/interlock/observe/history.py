@@ -13,7 +13,7 @@ import asyncio
 from bisect import bisect_right, insort
 from collections import OrderedDict
 
-from interlock.model.codec import decode_snapshot, encode
+from interlock.model.encoding.codec import decode_snapshot, encode
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX

@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.duration import parse_duration
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
+from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
-from interlock.runtime.entity_counts import count_by_revision
+from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
+from interlock.runtime.reading.entity_counts import count_by_revision
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.wording import guard_text
 
 

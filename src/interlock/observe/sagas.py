@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, SagaInfo, SagaStepInfo, State
+from interlock.model.charts.chart import Chart, SagaInfo, SagaStepInfo, State
 from interlock.model.snapshot import Snapshot
 
 

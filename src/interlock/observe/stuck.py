@@ -11,16 +11,16 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from interlock.errors import NotFoundError, UnavailableError
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
 from interlock.observe.work_status import work_status
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.paging import pages
-from interlock.ports.statistics import COUNT_MAX
+from interlock.ports.reading.paging import pages
+from interlock.ports.reading.statistics import COUNT_MAX
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkRow
-from interlock.runtime.chart_registry import BUILTIN_KINDS
+from interlock.runtime.charts.registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
 WORK_ROWS_MAX = 10_000

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.audit import AuditRecord
-from interlock.model.codec import encode, to_builtins
+from interlock.model.encoding.codec import encode, to_builtins
 from interlock.model.journal.message import SOURCE, Message
 from interlock.model.limits import AUDIT_CHECKPOINT_ENTRIES, AUDIT_CHECKPOINT_MS
-from interlock.ports.audit import AuditLog
 from interlock.ports.bus import Bus
 from interlock.ports.clock import Clock
-from interlock.ports.journal_feed import JournalFeed
+from interlock.ports.reading.journal_feed import JournalFeed
 from interlock.ports.store import Store
+from interlock.ports.trust.audit import AuditLog
 from interlock.trust.checkpoints import (
     CHECKPOINT_ACTOR,
     Checkpoint,

@@ -24,7 +24,7 @@ from interlock.model.audit import AuditRow
 from interlock.model.journal.work import WorkId
 from interlock.observe.work_status import DESCRIPTIONS, work_status
 from interlock.ports.clock import Clock
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_principal

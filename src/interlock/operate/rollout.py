@@ -15,14 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
-from interlock.model.codec import encode
-from interlock.model.storable import storable_text
+from interlock.model.encoding.codec import encode
+from interlock.model.encoding.storable import storable_text
 from interlock.ports.definitions import Edition
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import ENDED_STATES
 from interlock.ports.store_facts import FACT_BYTES_MAX
-from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.rollouts import (
+from interlock.runtime.charts.rollouts import (
     SHARE_MAX,
     Promotion,
     Rollout,
@@ -32,6 +31,7 @@ from interlock.runtime.rollouts import (
     order_of,
     read_rollout,
 )
+from interlock.runtime.reading.entity_counts import count_by_revision
 from interlock.runtime.runtime import Runtime
 from interlock.trust.audit import act_row
 

@@ -15,12 +15,12 @@ from interlock.kernel.step import Kernel
 from interlock.model.limits import SHADOW_ENTITIES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.observe.feed import feed
-from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.ports.store import Append
 from interlock.runtime.history.recorded_steps import RecordedSteps, Unrepeated
 from interlock.runtime.history.replay import as_recorded
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.shadow_run import ShadowRun
+from interlock.runtime.trials.shadow_run import ShadowRun
 
 
 class ShadowFollower:

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
-from interlock.ports.audit import AuditLog
-from interlock.ports.data_keys import DataKeys
 from interlock.ports.definitions import Definitions
 from interlock.ports.engine import Engine
-from interlock.ports.field_indexes import FieldIndexes
-from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
-from interlock.ports.projections import Projections
-from interlock.ports.retention import Retention
-from interlock.ports.statistics import Statistics
+from interlock.ports.reading.field_indexes import FieldIndexes
+from interlock.ports.reading.journal_feed import JournalFeed
+from interlock.ports.reading.projections import Projections
+from interlock.ports.reading.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
+from interlock.ports.trust.audit import AuditLog
+from interlock.ports.trust.data_keys import DataKeys
+from interlock.ports.trust.retention import Retention
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.snapshot import Snapshot
 from interlock.render.diagram.model import check_states
 from interlock.render.layout.compose import compose_picture

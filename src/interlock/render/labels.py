@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from interlock.model.chart import Invoke, Transition
+from interlock.model.charts.chart import Invoke, Transition
 from interlock.model.document.actions import Block
 from interlock.model.document.wording import block_text, guard_text, name_text
 

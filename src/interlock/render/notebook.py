@@ -15,8 +15,8 @@ from html import escape
 from math import log1p
 from typing import Any
 
-from interlock.model.chart import Chart
-from interlock.model.codec import encode
+from interlock.model.charts.chart import Chart
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
 from interlock.render.drawing import Options, draw_svg, next_prefix

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from keyword import iskeyword
 
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import block_sites, event_names, takes_any_event
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sites import block_sites, event_names, takes_any_event
 from interlock.model.document.actions import Do, Expression, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field

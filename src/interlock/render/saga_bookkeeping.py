@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from interlock.compiler.saga import generated_guards
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import Action, Assign, Block, Guard, GuardAll, GuardExpression, GuardName, If
 
 

@@ -27,17 +27,18 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, ove
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
-from interlock.model.convert import Model
+from interlock.model.encoding.convert import Model
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
-from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.journal_feed import FeedEntry
-from interlock.ports.projections import ProjectionStatus
+from interlock.ports.reading.field_indexes import IndexStatus
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.projections import ProjectionStatus
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
+from interlock.runtime.charts.upgrades import UpgradePreview
 from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
@@ -45,7 +46,6 @@ from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_
 from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
-from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
-    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
+    from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""

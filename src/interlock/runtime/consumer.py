@@ -42,11 +42,11 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.backoff import Backoff
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
+from interlock.model.encoding.storable import describe
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
-from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.entities.send_request import EXPIRED

@@ -13,7 +13,7 @@ recognises it.
 from __future__ import annotations
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkRow
 from interlock.trust.audit import act_row

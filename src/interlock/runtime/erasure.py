@@ -28,14 +28,14 @@ from interlock.model.journal.work import ERASE_WORK
 from interlock.model.limits import ERASURES_FOLLOWED_MAX, LEASE_MS
 from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.snapshot import Snapshot
-from interlock.ports.data_keys import DATA_KEYS_PAGE, DataKey
 from interlock.ports.store import PAGE_MAX, EntityQuery
+from interlock.ports.trust.data_keys import DATA_KEYS_PAGE, DataKey
 from interlock.ports.work import Settlement, WorkQuery
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.history.replay import entries_after
-from interlock.runtime.personal import PersonalVault, missing_keyring
+from interlock.runtime.vault import PersonalVault, missing_keyring
 
 
 class Erasure(Struct, frozen=True, kw_only=True):

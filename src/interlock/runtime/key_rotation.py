@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import UsageError
-from interlock.ports.data_keys import DataKey, DataKeys
-from interlock.ports.keyring import Keyring
 from interlock.ports.threads import in_thread
+from interlock.ports.trust.data_keys import DataKey, DataKeys
+from interlock.ports.trust.keyring import Keyring
 
 
 class Rotation(Struct, frozen=True):

@@ -12,9 +12,9 @@ from typing import Any, TypedDict, TypeVar
 
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.document.field import is_text
+from interlock.model.encoding.json_value import json_payload
 from interlock.model.entity_id import split_entity
 from interlock.model.event import check_sendable
-from interlock.model.json_value import json_payload
 from interlock.model.keys import OWN
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,

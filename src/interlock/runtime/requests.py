@@ -16,15 +16,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.convert import Model, is_model
+from interlock.model.charts.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
+from interlock.model.encoding.convert import Model, is_model
+from interlock.model.encoding.json_value import context_values, json_payload, payload_problem
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Receipt
-from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.personal_token import KEY_FIELD
-from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event, payload_mistake, unknown_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.store import Duplicate
@@ -34,7 +34,7 @@ from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
 from interlock.runtime.entities.sender import EntitySender
-from interlock.runtime.readers import ReaderViews
+from interlock.runtime.reading.readers import ReaderViews
 from interlock.runtime.request_checks import (
     check_entity,
     check_event,

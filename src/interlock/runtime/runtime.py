@@ -27,34 +27,34 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
-from interlock.model.convert import Model
 from interlock.model.diagnostics import suggestion
-from interlock.model.index_key import IndexForm
+from interlock.model.encoding.convert import Model
+from interlock.model.encoding.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
-from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
-from interlock.ports.journal_feed import FeedEntry
-from interlock.ports.projections import ProjectionStatus, Projector
+from interlock.ports.reading.field_indexes import IndexStatus
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
-from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
+from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
+from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.permissions import Permissions, Reader
-from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.feed import EntryWaiter, check_kinds, feed_of, follow_feed
-from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
-from interlock.runtime.personal import PersonalVault
-from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
-from interlock.runtime.readers import ReaderViews
+from interlock.runtime.reading.entity_counts import count_by_revision
+from interlock.runtime.reading.feed import EntryWaiter, check_kinds, feed_of, follow_feed
+from interlock.runtime.reading.field_walk import declared_forms, declared_indexes, find_by_walk
+from interlock.runtime.reading.projection import ProjectionRunner, capabilities, register_projection
+from interlock.runtime.reading.readers import ReaderViews
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     DRY_RUN_ARGUMENTS,
@@ -70,7 +70,7 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
-from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
+from interlock.runtime.vault import PersonalVault
 from interlock.runtime.work_ringer import WorkRinger
 from interlock.trust.audit import AuditRecorder
 from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
-    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
+    from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
@@ -687,7 +687,7 @@ class Runtime:
 
         Raises UsageError for an invalid share, UnavailableError when the system refuses the thread.
         """
-        from interlock.runtime.shadow_run import ShadowRun
+        from interlock.runtime.trials.shadow_run import ShadowRun
 
         run = ShadowRun(self.entities, self.sender, chart.kernel, share=share, who=f"{platform.node()}:{self._process}")
         run.start()
@@ -701,7 +701,7 @@ class Runtime:
         Each life is folded from its creation, so that an error which accumulates is found. Nothing is written. Raises
         NotFoundError for a kind without a chart.
         """
-        from interlock.runtime.refold import RefoldSettings, run_refold
+        from interlock.runtime.trials.refold import RefoldSettings, run_refold
 
         return await run_refold(self.entities, self.mover, kind, RefoldSettings())
 
@@ -715,7 +715,7 @@ class Runtime:
         kept in the journal; `rate` limits the entities per second. Raises as `preview_refold` does, and UsageError for
         an empty reason.
         """
-        from interlock.runtime.refold import RefoldSettings, run_refold
+        from interlock.runtime.trials.refold import RefoldSettings, run_refold
 
         check_reason(reason)
         sender = check_principal(principal, now_ms=self.clock.now_ms())

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from interlock.errors import UsageError
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A time that a database can compare with."""

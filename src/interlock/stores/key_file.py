@@ -19,8 +19,8 @@ from threading import Lock
 from typing import TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.ports.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
 from interlock.ports.threads import in_thread
+from interlock.ports.trust.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
 
 T = TypeVar("T")
 

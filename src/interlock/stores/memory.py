@@ -22,10 +22,10 @@ from interlock.model.entity_id import kind_of
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
-from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork, forked_error
-from interlock.ports.journal_feed import (
+from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
+from interlock.ports.reading.journal_feed import (
     FeedEntry,
     FeedPage,
     JournalFeed,
@@ -33,9 +33,15 @@ from interlock.ports.journal_feed import (
     numbered_cursor,
     read_numbered_cursor,
 )
-from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
-from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
+from interlock.ports.reading.statistics import (
+    COUNT_MAX,
+    DAY_MS,
+    DwellTimes,
+    LastSeen,
+    MinuteRates,
+    StateCount,
+    Statistics,
+)
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -54,6 +60,8 @@ from interlock.ports.store import (
     check_plain,
 )
 from interlock.ports.store_facts import StoreFacts
+from interlock.ports.trust.audit import AuditLog
+from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable

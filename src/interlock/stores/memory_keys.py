@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.ports.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
+from interlock.ports.trust.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
 
 
 class MemoryKeys:

@@ -15,7 +15,15 @@ from typing import NamedTuple
 from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS, OTHER_NAMES, LastSeen, SeenKind, seen_kind
+from interlock.ports.reading.statistics import (
+    DAY_MS,
+    DWELL_BOUNDS_MS,
+    MINUTE_MS,
+    OTHER_NAMES,
+    LastSeen,
+    SeenKind,
+    seen_kind,
+)
 
 BUCKETS = len(DWELL_BOUNDS_MS) + 1
 

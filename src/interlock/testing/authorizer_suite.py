@@ -22,7 +22,7 @@ from interlock.assemble.runtimes import open as open_runtime
 from interlock.errors import InterlockError
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
-from interlock.ports.authorizer import Allow, AuthorizationRequest, Authorizer, Decision, Deny
+from interlock.ports.trust.authorizer import Allow, AuthorizationRequest, Authorizer, Decision, Deny
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.subject import expect
 from interlock.trust.authorization import ChartPolicy

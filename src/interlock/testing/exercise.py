@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.assemble.charts import BoundChart
 from interlock.errors import Diagnostic, ImpureFunctionError, InterlockError, SourceLocation
-from interlock.model.chart_sites import event_names
+from interlock.model.charts.sites import event_names
 from interlock.model.document.field import UNSET, Field
 from interlock.testing.playback import Act, AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
 from interlock.testing.purity import HINT

@@ -16,7 +16,7 @@ from typing import Any
 from interlock.assemble.charts import BoundChart
 from interlock.errors import UsageError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot

@@ -40,15 +40,15 @@ from interlock.effects.retry import (
 from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_delta
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.charts.sendable_events import knows_event, payload_mistake, unknown_event
 from interlock.model.driver_events import call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.effect import Effect
+from interlock.model.encoding.json_value import json_payload
 from interlock.model.event import Event, check_sendable
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
-from interlock.model.json_value import json_payload
-from interlock.model.sendable_events import knows_event, payload_mistake, unknown_event
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
-from interlock.runtime.chart_registry import (
+from interlock.runtime.charts.registry import (
     check_child_depth,
     child_context,
     child_entity,

@@ -43,6 +43,7 @@ from interlock.model.audit import (
     storable,
 )
 from interlock.model.backoff import Backoff
+from interlock.model.encoding.storable import describe
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.limits import (
@@ -51,9 +52,8 @@ from interlock.model.limits import (
     AUDIT_FOLD_MS,
     AUDIT_ROWS_PER_SECOND,
 )
-from interlock.model.storable import describe
-from interlock.ports.audit import AuditLog
 from interlock.ports.clock import Clock
+from interlock.ports.trust.audit import AuditLog
 from interlock.trust.rate_limits import Rate, RateLimiter, RequestClass
 
 REFUSED = ("rejected", "denied")

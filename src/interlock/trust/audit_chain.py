@@ -14,7 +14,7 @@ from msgspec import Struct
 from interlock.errors import CorruptionError
 from interlock.model.audit import FORMER_STREAM, AuditRecord, index_actor, next_head
 from interlock.model.journal.record import chain_start
-from interlock.ports.audit import AuditLog
+from interlock.ports.trust.audit import AuditLog
 
 Damage = Literal["altered", "missing", "repeated"]
 

@@ -27,12 +27,12 @@ from interlock.expression.builtins import NAMES
 from interlock.expression.codegen import Compiled, EvaluationError, Meter, compile_parsed
 from interlock.expression.parser import parse
 from interlock.model.approvals import count_approvals
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import EventType
 from interlock.model.event import Event
 from interlock.model.limits import PERMITS_COMPILED_MAX, WORK_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.authorizer import ALLOWED, Allow, AuthorizationRequest, Decision, Deny
+from interlock.ports.trust.authorizer import ALLOWED, Allow, AuthorizationRequest, Decision, Deny
 
 PERMIT_NAMES = NAMES | {"principal"}
 """The roots that a permit may read."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from interlock.errors import MissingExtraError, UsageError
 from interlock.model.audit import CHECKPOINT, AuditRow
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

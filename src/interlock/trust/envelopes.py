@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 from interlock.errors import UsageError
 from interlock.expression.codegen import Compiled, EvaluationError, Meter, compile_parsed
 from interlock.expression.parser import ExpressionError, parse
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.event import Event
 from interlock.model.limits import ENVELOPE_AGE_MS_MAX, PAYLOAD_BYTES_MAX, SIGNATURES_MAX, WORK_MAX
 from interlock.model.webhook_signature import ID_FORM, TIMESTAMP_FORM, SecretTable, is_signed, signing_keys

@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import ISSUERS_MAX, KEY_FILE_BYTES_MAX, KEYS_MAX, SENDERS_MAX
-from interlock.ports.private_file import read_private_text, without_values
+from interlock.ports.trust.private_file import read_private_text, without_values
 from interlock.trust.api_keys import ApiKey
 from interlock.trust.envelopes import Sender, SenderTable
 from interlock.trust.issuers import IssuerTable, check_issuer

@@ -20,8 +20,8 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.model.limits import KEY_FILE_BYTES_MAX
-from interlock.ports.private_file import read_private_text
 from interlock.ports.replaced_file import replace_file
+from interlock.ports.trust.private_file import read_private_text
 from interlock.trust.key_file import parse_key_file
 
 _HEADER = re.compile(r"^[ \t]*\[(\[?)[ \t]*([A-Za-z0-9_-]+)((?:[ \t]*\.[ \t]*[A-Za-z0-9_-]+)*)[ \t]*\]", re.MULTILINE)

@@ -26,7 +26,7 @@ import msgspec
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import KEYRING_BYTES_MAX, KEYRING_COMMAND_SECONDS
-from interlock.ports.keyring import EPOCH_MAX, Keyring
+from interlock.ports.trust.keyring import EPOCH_MAX, Keyring
 from interlock.trust.sealing import KID_BYTES, missing_cryptography
 
 MASTER_KEY_BYTES = 32

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from interlock.errors import CorruptionError, MissingExtraError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.personal_token import ERASED, TOKEN_KEY
 
 DATA_KEY_BYTES = 64

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.journal.entry import CREATE, SYSTEM, UPDATED, Entry, Receipt, visible_version
 from interlock.model.keys import OWN
 from interlock.model.snapshot import Snapshot

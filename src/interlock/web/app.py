@@ -20,7 +20,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.runtime.runtime import Runtime
 from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
 from interlock.web.api.inbox import inbox_route

@@ -16,8 +16,8 @@ from pathlib import Path
 from interlock.errors import InterlockError, UnavailableError
 from interlock.model.limits import KEY_FILE_AGE_MS
 from interlock.ports.clock import Clock
-from interlock.ports.private_file import file_signature
 from interlock.ports.threads import in_thread
+from interlock.ports.trust.private_file import file_signature
 from interlock.trust.api_keys import ApiKeys
 from interlock.trust.key_file import KeyFile, read_key_file
 from interlock.trust.used_keys import write_used

@@ -29,9 +29,9 @@ from typing import Any
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import InterlockError
-from interlock.model.codec import encode
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.ports.store import Append, Appended, EntityQuery

@@ -15,11 +15,11 @@ import pytest
 import interlock
 from interlock.model.journal.record import JournalRecord, chain_start, decode_record
 from interlock.ports.store import Append, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.archive import RetentionRule, archive
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
 from interlock.stores.memory import MemoryStore

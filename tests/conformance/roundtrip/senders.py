@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from random import Random
 from typing import Any
 
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.actions import Expression, Raise, Send
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event

@@ -14,7 +14,7 @@ from interlock.assemble.charts import get_format
 from interlock.compiler.build import compile_document
 from interlock.errors import Diagnostic
 from interlock.expression.language import SAFE, Language
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document
 
 CHANGING = {

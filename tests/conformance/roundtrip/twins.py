@@ -16,8 +16,8 @@ from zlib import crc32
 from interlock.errors import CorruptionError, InterlockError, RejectedError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, State
-from interlock.model.codec import encode, to_builtins
+from interlock.model.charts.chart import Chart, State
+from interlock.model.encoding.codec import encode, to_builtins
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

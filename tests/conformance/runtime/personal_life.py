@@ -11,7 +11,7 @@ import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.buses.memory import MemoryBus
 from interlock.errors import RejectedError
-from interlock.ports.data_keys import DataKey
+from interlock.ports.trust.data_keys import DataKey
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
 

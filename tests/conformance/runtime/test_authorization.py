@@ -13,9 +13,9 @@ import pytest
 import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.errors import DeniedError, InterlockError, NotFoundError, UsageError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.journal.message import Message
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.consumer import Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock

@@ -15,7 +15,7 @@ import interlock
 from interlock.errors import UnavailableError
 from interlock.ports.definitions import Definition
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from tests.conformance.runtime.test_upgrades import STORES
 from tests.support.postgres_server import store_or_skip

@@ -11,13 +11,13 @@ import pytest
 import interlock
 from interlock.assemble.charts import BoundChart, loads
 from interlock.effects.handlers import Attempt
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry, child_entity
+from interlock.runtime.charts.registry import ChartRegistry, child_entity
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.bundle import BundleImport, BundleReader, BundleSummary, export_bundle, import_bundle
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip

@@ -18,9 +18,9 @@ from interlock.model.journal.work import WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.clock_repair import ClockRepair, find_future_stamped
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.clock_repair import ClockRepair, find_future_stamped
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.stores.registry import open_store as open_store_url

@@ -15,7 +15,7 @@ import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handlers import Attempt
 from interlock.ports.store import EntityQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore

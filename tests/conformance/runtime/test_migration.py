@@ -16,7 +16,7 @@ from interlock.errors import NotFoundError, UsageError
 from interlock.model.journal.entry import MOVED
 from interlock.operate.migrations.migration import Migration
 from interlock.operate.migrations.report import MigrationReport
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from tests.conformance.runtime.test_upgrades import NEW, OLD, Process, process
 from tests.support.cli import Caller

@@ -12,7 +12,7 @@ import interlock
 from interlock.assemble.mappings import load_mapping
 from interlock.errors import ConflictError, DefinitionError, NotFoundError, UnavailableError, UsageError
 from interlock.evolve.mapping.document import Mapping, read_mapping
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import MOVED
 from interlock.operate.migrations.migration import Migration
 from interlock.operate.migrations.record import (

@@ -18,7 +18,7 @@ from interlock.model.journal.entry import MOVED, Entry
 from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Duplicate, EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.entities.move_request import MoveRequest, MoveResult
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker

@@ -19,7 +19,7 @@ from interlock.model.limits import CIPHER_AGE_MS_MAX
 from interlock.model.personal_token import ERASED
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.key_rotation import rotate_epoch
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker

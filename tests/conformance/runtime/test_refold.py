@@ -19,9 +19,9 @@ from interlock.errors import NotFoundError, UsageError
 from interlock.evolve.refold import RefoldReport
 from interlock.model.journal.entry import MOVED
 from interlock.ports.clock import Clock
-from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.refold import Refold, RefoldSettings
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.trials.refold import Refold, RefoldSettings
 from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
 from tests.unit.runtime.scene import StillClock
@@ -219,7 +219,7 @@ async def test_a_step_between_the_fold_and_the_write_is_folded_too(process: Proc
 
 
 async def test_an_interrupted_refold_continues(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.runtime.refold.PAGE_MAX", 4)
+    monkeypatch.setattr("interlock.runtime.trials.refold.PAGE_MAX", 4)
     await fill(process(WRONG), 10)
     settings = RefoldSettings(writes=True, reason="wrong sign")
     walk = refold_of(process(FIXED), settings).run()
@@ -241,7 +241,7 @@ async def test_an_interrupted_refold_continues(process: Process, monkeypatch: py
 async def test_an_interrupted_refold_starts_again_if_asked_to(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.runtime.refold.PAGE_MAX", 2)
+    monkeypatch.setattr("interlock.runtime.trials.refold.PAGE_MAX", 2)
     await fill(process(WRONG), 4)
     walk = refold_of(process(FIXED), RefoldSettings(writes=True, reason="sign")).run()
     await anext(walk)

@@ -17,7 +17,7 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.message import message_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.epoch import raise_epoch, read_epoch
 from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime

@@ -15,13 +15,13 @@ import pytest
 
 import interlock
 from interlock.errors import UnavailableError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import MOVED
 from interlock.operate.jobs.job import Bulk
 from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
 from tests.conformance.runtime.test_upgrades import NEW, OLD, SAFE, STORES, moves

@@ -20,10 +20,10 @@ from interlock.assemble.charts import BoundChart
 from interlock.errors import UsageError
 from interlock.evolve.step_comparison import ERROR
 from interlock.operate.shadow_follower import ShadowFollower
-from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.reports import StoredReport, read_reports
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.shadow_run import ShadowRun
+from interlock.runtime.trials.reports import StoredReport, read_reports
+from interlock.runtime.trials.shadow_run import ShadowRun
 from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
 
@@ -143,7 +143,7 @@ async def test_a_slow_new_chart_and_a_full_queue_delay_no_sender(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new chart does not return until all sends have: they wait for nothing, and what does not fit is counted."""
-    monkeypatch.setattr("interlock.runtime.shadow_run.SHADOW_QUEUE_MAX", 4)
+    monkeypatch.setattr("interlock.runtime.trials.shadow_run.SHADOW_QUEUE_MAX", 4)
     entered, release = threading.Event(), threading.Event()
 
     def guard(context: Any, event: Any) -> bool:
@@ -175,8 +175,8 @@ async def test_a_slow_new_chart_and_a_full_queue_delay_no_sender(
 async def test_a_new_chart_that_never_returns_does_not_stop_the_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.runtime.shadow_run.STOP_MS_MAX", 20)
-    monkeypatch.setattr("interlock.runtime.shadow_run.SHADOW_STUCK_MS", 0)
+    monkeypatch.setattr("interlock.runtime.trials.shadow_run.STOP_MS_MAX", 20)
+    monkeypatch.setattr("interlock.runtime.trials.shadow_run.SHADOW_STUCK_MS", 0)
     entered, release = threading.Event(), threading.Event()
 
     def guard(context: Any, event: Any) -> bool:
@@ -253,7 +253,7 @@ async def test_sensitive_values_are_not_in_the_saved_report(tmp_path: Path) -> N
 
 
 async def test_what_a_run_remembers_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.runtime.shadow_run.SHADOW_ENTITIES_MAX", 3)
+    monkeypatch.setattr("interlock.runtime.trials.shadow_run.SHADOW_ENTITIES_MAX", 3)
     async with orders("memory:", tmp_path) as runtime:
         run = runtime.shadow(interlock.loads(SAME), share=1)
         for number in range(8):

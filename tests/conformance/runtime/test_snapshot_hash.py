@@ -14,12 +14,12 @@ import pytest
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.encoding.codec import encode, snapshot_digest
 from interlock.model.journal.entry import Entry
 from interlock.ports.store import Append, AppendResult, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import replay
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.support.postgres_server import store_or_skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.operate.jobs.job import BULK_ADVICE
-from interlock.runtime.chart_registry import JOB_KIND
+from interlock.runtime.charts.registry import JOB_KIND
 from tests.support.postgres_server import store_or_skip
 from tests.unit.web.api.test_stored_jobs import ONCE, ShiftedClock, cancelled, start_bulk
 from tests.unit.web.consoles import open_console

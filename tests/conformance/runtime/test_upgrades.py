@@ -20,7 +20,7 @@ import interlock
 from interlock.errors import ConflictError, UsageError
 from interlock.model.journal.entry import MOVED
 from interlock.ports.clock import Clock
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.worker import Worker

@@ -14,7 +14,7 @@ from typing import Any
 from interlock.compiler.build import compile_document
 from interlock.definition.yaml.format import FORMAT
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, State
 from interlock.model.effect import Effect

@@ -253,7 +253,7 @@ def rewrite_audit(path: Path) -> None:
 
 def rewrite_journal(path: Path, entity: str) -> None:
     """Give another principal to every entry of an entity, and compute its chain again."""
-    from interlock.model.codec import encode
+    from interlock.model.encoding.codec import encode
     from interlock.model.journal.record import chain_start, encode_line
 
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.ports.data_keys import DataKey, Destroyed
+from interlock.ports.trust.data_keys import DataKey, Destroyed
 from interlock.stores import memory
 from interlock.stores.files import store as files
 from interlock.stores.memory_keys import MemoryKeys

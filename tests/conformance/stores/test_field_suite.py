@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from interlock.model.index_key import index_key
-from interlock.ports.field_indexes import check_searchable
+from interlock.model.encoding.index_key import index_key
+from interlock.ports.reading.field_indexes import check_searchable
 from interlock.stores import memory
 from interlock.stores.sql import field_index
 from interlock.stores.sqlite import batch_rows, writer

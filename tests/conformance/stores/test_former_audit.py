@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interlock.model.audit import FORMER_STREAM, AuditRow, next_head
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.record import chain_start
 from interlock.ports.store import Store
 from interlock.stores.registry import open_store

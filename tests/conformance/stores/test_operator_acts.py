@@ -16,7 +16,7 @@ from interlock.operate.dead_letters import WorkOperations
 from interlock.operate.rollout import start_rollout
 from interlock.ports.store import Store
 from interlock.ports.work import Claim, Settlement, WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.epoch import raise_epoch
 from interlock.runtime.message_setting import turn_off
 from interlock.runtime.runtime import Runtime

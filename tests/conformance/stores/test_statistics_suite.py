@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.ports.statistics import StateCount
+from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import Append, EntityQuery
 from interlock.stores import memory
 from interlock.stores.postgres.opening import open_store as open_postgres

@@ -19,7 +19,7 @@ from interlock.definition.xstate.events import from_xstate
 from interlock.definition.xstate.format import read_xstate
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, Dialect
+from interlock.model.charts.chart import Chart, Dialect
 from interlock.model.document.document import Document
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot

@@ -16,7 +16,7 @@ from interlock.model.journal.message import Message
 from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore

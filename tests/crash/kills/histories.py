@@ -43,7 +43,7 @@ from interlock.ports.store import (
     Loaded,
     Store,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.samples import kernel
 from tests.crash.kills.forked_workers import ANSWER_SECONDS_MAX, Worker, worker_processes

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 import interlock
-from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.reading.journal_feed import FeedEntry
 
 LAMP = """
 interlock: 1

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.reading.journal_feed import FeedEntry
 from tests.crash.kills.join_storm import forked, in_child
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import NoServerError, asked, new_schema

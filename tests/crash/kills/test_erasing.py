@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.errors import NotFoundError
-from interlock.ports.data_keys import DataKey, DestroyedKey
+from interlock.ports.trust.data_keys import DataKey, DestroyedKey
 from interlock.ports.work import WorkQuery
 from interlock.trust.keyrings import FileKeyring
 from tests.crash.kills import erasing

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 import interlock
 from interlock.errors import UnavailableError
 from interlock.model.journal.entry import MOVED
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery
 from interlock.runtime.runtime import Runtime
 from tests.crash.migration.migrator import NEW, OLD, migrate

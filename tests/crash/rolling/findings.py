@@ -26,9 +26,9 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Store
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import compile_stored
 from interlock.runtime.history.replay import as_recorded, repeat_step
-from interlock.runtime.revisions import compile_stored
 from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import open_store
 from tests.crash.rolling.charts import Edition, Policy, parcels

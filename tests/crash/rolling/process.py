@@ -23,8 +23,8 @@ import interlock
 from interlock.errors import InterlockError
 from interlock.kernel.step import Kernel
 from interlock.model.snapshot import Snapshot
-from interlock.runtime import upgrades
-from interlock.runtime.revisions import Revisions, restamped
+from interlock.runtime.charts import upgrades
+from interlock.runtime.charts.revisions import Revisions, restamped
 from tests.crash.rolling.charts import Edition, Policy, parcels
 
 LEASE_MS = 1_500

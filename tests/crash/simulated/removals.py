@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from interlock.errors import CompactedError
 from interlock.model.snapshot import Snapshot
-from interlock.ports.retention import JournalBase, Tombstone
 from interlock.ports.store import Appended, Conflict, Duplicate, Loaded, Pruned
+from interlock.ports.trust.retention import JournalBase, Tombstone
 from interlock.stores.files.blocking_store import BlockingFileStore
 from tests.crash.life import ENTITY, ROTATING, Ledger, opened, record_violations, step
 from tests.crash.simulated.file_system import Simulated, World

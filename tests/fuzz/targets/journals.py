@@ -21,7 +21,7 @@ import msgspec
 
 from interlock.assemble.charts import loads
 from interlock.errors import InterlockError, UsageError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.record import JournalRecord, chain_start, decode_record, encode_line
 from interlock.model.limits import BUNDLE_LINE_BYTES_MAX
 from interlock.ports.store import (
@@ -29,11 +29,11 @@ from interlock.ports.store import (
     Appended,
     AppendResult,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.bundle import BundleReader, export_bundle, import_bundle
 from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.verify import difference
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.line_formats import (

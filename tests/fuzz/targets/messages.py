@@ -19,7 +19,7 @@ from interlock.assemble.charts import loads
 from interlock.errors import InterlockError, RejectedError
 from interlock.model.journal.message import Message, decode_message, encode_message
 from interlock.ports.bus import IncomingMessage
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.consumer import Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore

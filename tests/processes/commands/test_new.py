@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.commands import new
+from interlock.cli.commands.charts import new
 from tests.support.cli import Caller
 from tests.support.eventually import PATIENCE_SECONDS
 

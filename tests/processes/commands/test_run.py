@@ -19,7 +19,7 @@ from interlock.ports.work import WorkQuery
 from interlock.stores.sqlite.store import open_store
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.old_stores import forget_definitions
-from tests.unit.cli.commands.test_run import URL
+from tests.unit.cli.commands.operation.test_run import URL
 
 ORDER = """
 interlock: 1

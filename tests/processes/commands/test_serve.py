@@ -15,7 +15,7 @@ import interlock
 from interlock.cli.main import main
 from interlock.trust.used_keys import read_used
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
-from tests.unit.cli.commands.test_serve import CHART
+from tests.unit.cli.commands.operation.test_serve import CHART
 
 
 @pytest.fixture

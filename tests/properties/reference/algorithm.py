@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.model import limits
-from interlock.model.chart import State, Transition
+from interlock.model.charts.chart import State, Transition
 from interlock.model.document.field import UNSET
 from interlock.model.event import Event
 from interlock.model.step import Fault

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from interlock.errors import RejectedError
 from interlock.model import limits
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from interlock.model import limits
-from interlock.model.chart import State
+from interlock.model.charts.chart import State
 from interlock.model.document.field import UNSET, Field, field_problem
 from interlock.model.snapshot import Invocation, Timer
 from tests.properties.reference.content import after_delay, assign, set_timer

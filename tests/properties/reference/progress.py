@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.model import limits
-from interlock.model.chart import Chart, Invoke
+from interlock.model.charts.chart import Chart, Invoke
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer

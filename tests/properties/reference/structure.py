@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from interlock.model.chart import Chart, State, Transition
+from interlock.model.charts.chart import Chart, State, Transition
 
 History = dict[str, tuple[str, ...]]
 """What was recorded: id of a history state -> ids of states."""

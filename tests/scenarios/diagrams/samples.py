@@ -5,7 +5,7 @@ from pathlib import Path
 
 import interlock
 from interlock.compiler.build import compile_document
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document, State, Transition
 from tests.tidy.tracked import ROOT
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import interlock
 from interlock.cli.saved_reports import save_result
-from interlock.runtime.chart_registry import JOB_KIND, ChartRegistry
+from interlock.runtime.charts.registry import JOB_KIND, ChartRegistry
 from interlock.runtime.history.shadow import ShadowReplay
-from interlock.runtime.refold import Refold, RefoldSettings
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.trials.refold import Refold, RefoldSettings
 from tests.unit.web.consoles import ORDER
 
 COUNTER = """

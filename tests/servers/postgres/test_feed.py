@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
-from interlock.ports.journal_feed import FeedEntry
+from interlock.model.encoding.codec import encode
+from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.stores.postgres import feed
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store

@@ -7,7 +7,7 @@ import pytest
 import interlock
 from interlock.stores.postgres import wakeups
 from tests.support.postgres_server import store_or_skip
-from tests.unit.runtime.test_feed import lamp
+from tests.unit.runtime.reading.test_feed import lamp
 from tests.unit.runtime.test_feed_signals import MOST_READS, entries_come_by_signals, reads_of_an_idle_minute
 
 

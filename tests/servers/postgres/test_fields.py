@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.conditions import Range
-from interlock.model.index_key import IndexedField, index_key
-from interlock.ports.field_indexes import FieldIndexes, IndexStatus
+from interlock.model.encoding.index_key import IndexedField, index_key
+from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.store import Appended, EntityQuery
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store

@@ -11,8 +11,8 @@ import pytest
 
 import interlock
 from interlock.model.backoff import Backoff
-from interlock.ports.journal_feed import FeedEntry
-from interlock.runtime import projection
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.runtime.reading import projection
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 

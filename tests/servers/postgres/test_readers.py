@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.accounts import ACCOUNT, ADA
 from tests.support.postgres_server import store_or_skip
-from tests.unit.runtime.test_readers import NAME, deposit, everything, freeze, opened
+from tests.unit.runtime.reading.test_readers import NAME, deposit, everything, freeze, opened
 
 
 @pytest.mark.parametrize("ends", [False, True])

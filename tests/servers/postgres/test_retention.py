@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock.ports.retention import Tombstone
 from interlock.ports.store import Appended, Conflict, Pruned
+from interlock.ports.trust.retention import Tombstone
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import SampleEntity
 from tests.conformance.stores.test_store_suite import opened_postgres

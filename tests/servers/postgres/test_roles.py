@@ -9,7 +9,7 @@ import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 import interlock
-from interlock.cli.commands.doctor import store_checks
+from interlock.cli.commands.operation.doctor import store_checks
 from interlock.errors import UsageError
 from interlock.stores.registry import audit_privileges, grant_script, open_store
 from tests.support.audit import audit_rows

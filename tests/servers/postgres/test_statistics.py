@@ -13,7 +13,15 @@ from msgspec.structs import replace
 from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.statistics import DAY_MS, DWELL_DAYS, MINUTE_MS, OTHER_NAMES, DwellTimes, LastSeen, MinuteRates
+from interlock.ports.reading.statistics import (
+    DAY_MS,
+    DWELL_DAYS,
+    MINUTE_MS,
+    OTHER_NAMES,
+    DwellTimes,
+    LastSeen,
+    MinuteRates,
+)
 from interlock.ports.store import Conflict, Store
 from interlock.stores.memory import MemoryStore
 from interlock.stores.postgres import statistics

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
-from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, StaleAttempt
 from interlock.ports.work import Settlement, WorkQuery
 from interlock.stores.postgres import commit, work, writer

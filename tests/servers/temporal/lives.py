@@ -9,7 +9,7 @@ from typing import Any
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import NotFoundError, RejectedError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
 

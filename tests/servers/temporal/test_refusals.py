@@ -9,7 +9,7 @@ import pytest
 import interlock
 from interlock.engines.temporal.store import TemporalStore
 from interlock.errors import ConflictError, RejectedError, UnavailableError, UsageError
-from interlock.ports.authorizer import Allow, AuthorizationRequest, Decision, Deny
+from interlock.ports.trust.authorizer import Allow, AuthorizationRequest, Decision, Deny
 from interlock.runtime.runtime import Runtime
 from tests.servers.temporal.lives import Ledger, charts
 from tests.support.temporal_server import private_namespace, server_or_skip

@@ -118,7 +118,7 @@ async def compensated_saga(runtime: Runtime, ledger: Ledger) -> tuple[str, ...]:
 
 def child_of(receipt: Any, key: str) -> str:
     """The id of the child that an invoke starts."""
-    from interlock.runtime.chart_registry import child_entity
+    from interlock.runtime.charts.registry import child_entity
 
     (invoke,) = [each for each in receipt.snapshot.invokes if each.key == key]
     return child_entity("shop.survey", invoke.id, key)

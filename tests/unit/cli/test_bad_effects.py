@@ -15,7 +15,7 @@ import pytest
 
 import interlock
 from interlock.ports.work import WorkQuery, WorkRow
-from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.charts.registry import child_entity
 from tests.support.cli import Caller, Ended
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 

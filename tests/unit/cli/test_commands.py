@@ -198,7 +198,7 @@ def test_fmt_refuses_to_change_the_meaning(call: Caller, folder: Path, monkeypat
             """Something else."""
             return WriteResult(text=LAMP.replace("bright", "bold"))
 
-    monkeypatch.setattr("interlock.cli.commands.convert.format_writer", lambda _: Forgetful().write)
+    monkeypatch.setattr("interlock.cli.commands.charts.convert.format_writer", lambda _: Forgetful().write)
 
     ended = call("fmt", "lamp.yaml")
 

@@ -65,7 +65,7 @@ def test_no_error_class_is_forgotten() -> None:
 def test_every_error_has_a_line_and_an_exit_code(
     error: Exception, code: int, call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(error))
+    monkeypatch.setattr("interlock.cli.commands.charts.check.read_source", _raising(error))
 
     ended = call("check", "lamp.yaml")
 
@@ -78,7 +78,7 @@ def test_every_error_has_a_line_and_an_exit_code(
 def test_an_internal_error_explains_how_to_report_it(
     call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(ZeroDivisionError("nothing")))
+    monkeypatch.setattr("interlock.cli.commands.charts.check.read_source", _raising(ZeroDivisionError("nothing")))
 
     quiet, loud = call("check", "lamp.yaml"), call("-v", "check", "lamp.yaml")
 
@@ -89,7 +89,7 @@ def test_an_internal_error_explains_how_to_report_it(
 
 
 def test_an_interrupt_is_130(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(KeyboardInterrupt()))
+    monkeypatch.setattr("interlock.cli.commands.charts.check.read_source", _raising(KeyboardInterrupt()))
 
     ended = call("check", "lamp.yaml")
 
@@ -98,7 +98,9 @@ def test_an_interrupt_is_130(call: Caller, folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_closed_pipe_is_a_quiet_end(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(BrokenPipeError(errno.EPIPE, "closed")))
+    monkeypatch.setattr(
+        "interlock.cli.commands.charts.check.read_source", _raising(BrokenPipeError(errno.EPIPE, "closed"))
+    )
 
     ended = call("check", "lamp.yaml")
 

@@ -3,7 +3,7 @@
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.yaml.format import FORMAT
 from interlock.expression.language import SAFE, Language
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document
 
 HEAD = "interlock: 1\nkind: test\n"

@@ -9,7 +9,7 @@ from interlock.compiler.build import compile_document
 from interlock.expression.codegen import Compiled
 from interlock.expression.language import SAFE, Language, Script
 from interlock.expression.parser import Parsed
-from interlock.model.chart import After
+from interlock.model.charts.chart import After
 from interlock.model.document.actions import Expression, GuardIn
 from interlock.model.document.actions import Script as ScriptAction
 from interlock.model.document.document import Document, EventType, Initial, Invoke, State, Transition

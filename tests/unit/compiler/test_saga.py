@@ -5,7 +5,7 @@ import pytest
 from interlock.compiler.saga import saga_info
 from interlock.errors import SourceLocation
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Invoke, LateCompensation
+from interlock.model.charts.chart import Invoke, LateCompensation
 from interlock.model.document.document import Document, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import Field
 from interlock.model.event import Event

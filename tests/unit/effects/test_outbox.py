@@ -9,7 +9,7 @@ import pytest
 from interlock.effects.lanes import RunningWork
 from interlock.effects.outbox import OutboxRelay
 from interlock.errors import UnavailableError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId

@@ -15,7 +15,7 @@ from interlock.effects.lanes import LaneWorker, Perform, RunningWork
 from interlock.effects.outbox import OutboxRelay
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId

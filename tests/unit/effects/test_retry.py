@@ -20,7 +20,7 @@ from interlock.effects.retry import (
 )
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.work import Work, WorkId
 from interlock.model.limits import ATTEMPTS_MAX
 

@@ -14,9 +14,9 @@ from interlock.evolve.carry import Carrier, CarryResult
 from interlock.evolve.diff import diff_documents
 from interlock.evolve.patch import apply_patch, make_patch
 from interlock.kernel.step import Kernel
-from interlock.model.codec import decode_snapshot, encode
 from interlock.model.document.field import field_problem
 from interlock.model.driver_events import invoke_done, timer_fired
+from interlock.model.encoding.codec import decode_snapshot, encode
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from tests.conformance.roundtrip.senders import ChartSender, Vocabulary

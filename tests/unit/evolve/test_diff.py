@@ -17,7 +17,7 @@ from interlock.evolve.changes import RULES
 from interlock.evolve.diff import diff_documents
 from interlock.evolve.identity import behaviour_name
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document, State
 from interlock.model.step import Step
 from tests.conformance.roundtrip.senders import ChartSender, Vocabulary

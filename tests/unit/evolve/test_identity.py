@@ -18,7 +18,7 @@ from interlock.compiler.resolve import parse_descriptor
 from interlock.definition.shapes import Key, Record
 from interlock.definition.vocabulary.chart import DOCUMENT, SHAPES, STATE
 from interlock.evolve.identity import behaviour_name, collapse_space, normalize
-from interlock.model.chart import Descriptor
+from interlock.model.charts.chart import Descriptor
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document, State, Transition
 from interlock.model.document.field import Field

@@ -13,7 +13,7 @@ from interlock.evolve.mapping.document import Mapping, mapping_of, read_mapping
 from interlock.evolve.mapping.draft import draft_mapping
 from interlock.evolve.mapping.mapped_carrier import MappedCarrier
 from interlock.evolve.patch import apply_patch
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from tests.unit.evolve.pair_files import Pair

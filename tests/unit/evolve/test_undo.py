@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from interlock.evolve.carry import CarryResult
 from interlock.evolve.patch import apply_patch
 from interlock.evolve.undo import UndoCarrier
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.snapshot import Snapshot

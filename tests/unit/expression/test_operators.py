@@ -9,7 +9,7 @@ import pytest
 from interlock.expression.codegen import EvaluationError, Meter, compile_parsed
 from interlock.expression.metering import INTEGER_MAX, measure_value, text_bytes, type_name
 from interlock.expression.parser import parse
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from tests.unit.expression.evaluation import WORK, evaluate, failure
 

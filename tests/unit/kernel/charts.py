@@ -10,7 +10,7 @@ from interlock.assemble.charts import compile_reading, loads, read_text
 from interlock.compiler.build import compile_document
 from interlock.expression.language import Language
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.snapshot import Parent, Snapshot

@@ -18,7 +18,7 @@ from interlock.errors import InterlockError
 from interlock.kernel import fast_path
 from interlock.kernel.compiled import calls, compiler
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.field import json_problem
 from interlock.model.driver_events import invoke_done, invoke_failed, timer_fired
 from interlock.model.effect import Effect

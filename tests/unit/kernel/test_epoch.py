@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from interlock.assemble.charts import loads
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
 from interlock.model.driver_events import invoke_done, timer_fired
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

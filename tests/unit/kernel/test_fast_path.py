@@ -10,8 +10,8 @@ import pytest
 from interlock.errors import CorruptionError, UsageError
 from interlock.kernel import fast_path
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, Descriptor
-from interlock.model.codec import encode
+from interlock.model.charts.chart import Chart, Descriptor
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.limits import EFFECTS_MAX, VALUE_DEPTH_MAX, VALUES_MAX
 from interlock.model.snapshot import Parent, Snapshot

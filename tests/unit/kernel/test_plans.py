@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import CorruptionError
 from interlock.kernel import plan
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, started

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interlock.errors import UsageError
 from interlock.model.conditions import KeyRange, Range, key_range, parse_conditions, read_conditions
-from interlock.model.index_key import IndexForm, index_key
+from interlock.model.encoding.index_key import IndexForm, index_key
 
 texts = st.one_of(st.text("ab", max_size=4), st.text("ab", min_size=2).map(lambda each: "x" * 199 + each))
 """Short strings, and strings around the length at which a key is cut."""

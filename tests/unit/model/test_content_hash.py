@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any
 
-from interlock.model.codec import content_hash
 from interlock.model.document import actions as act
 from interlock.model.document import document as doc
 from interlock.model.document import field as fld
+from interlock.model.encoding.codec import content_hash
 
 EXPRESSION = act.Expression("context.a", inside=(("a", "b.a"),), malformed="expression.syntax: text")
 GUARD = act.GuardAll(
@@ -182,7 +182,7 @@ def test_the_document_sets_every_compared_field_of_every_class() -> None:
 
 
 def test_the_content_hash_stays_what_it_was() -> None:
-    """Names of classes and fields are part of it: pin an old name in `model/codec.py` when one must change."""
+    """Names of classes and fields are part of it: pin an old name in `model/encoding/codec.py` when one must change."""
     found = document(personal=False)
     (event,) = found.events or ()
     before = replace(found, create=None, read=None, events=(replace(event, approvals=None),))

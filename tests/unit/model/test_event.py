@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event, check_sendable, is_reserved
 
 

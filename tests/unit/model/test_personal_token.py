@@ -3,9 +3,9 @@
 import pytest
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
 from interlock.model.document.field import Field, field_problem
-from interlock.model.json_value import json_payload, payload_problem
+from interlock.model.encoding.codec import encode
+from interlock.model.encoding.json_value import json_payload, payload_problem
 from interlock.model.personal_token import ERASED, TOKEN_KEY, contains_token, is_token, tokens_in
 from interlock.model.refusal_text import value_text
 

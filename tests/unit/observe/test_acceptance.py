@@ -4,7 +4,7 @@ from typing import Any
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.model.chart_sites import event_names
+from interlock.model.charts.sites import event_names
 from interlock.observe.acceptance import Acceptance, acceptances
 
 CHART = """

@@ -12,7 +12,7 @@ import interlock
 from interlock.evolve.diff import diff_documents
 from interlock.model.document.document import Document
 from interlock.observe.change_evidence import ChangeEvidence, LiveEvidence, change_evidence
-from interlock.ports.statistics import DAY_MS
+from interlock.ports.reading.statistics import DAY_MS
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually

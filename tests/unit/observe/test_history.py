@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.observe import history

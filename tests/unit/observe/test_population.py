@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.cli.commands.top import overview_lines
+from interlock.cli.commands.entities.top import overview_lines
 from interlock.observe.population import overview, recent_rate
 from interlock.observe.stuck import stuck_entities
-from interlock.ports.statistics import MinuteRates
+from interlock.ports.reading.statistics import MinuteRates
 from interlock.ports.store import EntityQuery
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually

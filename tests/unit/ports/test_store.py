@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite.samples import SampleEntity
 

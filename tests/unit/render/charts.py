@@ -1,7 +1,7 @@
 """Charts that show everything a drawing can show, made without a reader."""
 
 from interlock.compiler.build import compile_document
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import (
     Assign,
     Cancel,

@@ -1,6 +1,6 @@
 """Trees and pictures for the tests of the layout, from states written in a line."""
 
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document, State
 from interlock.render.layout.compose import compose_picture
 from interlock.render.layout.level import Budget

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.render.diagram.dot import dot
 from interlock.render.diagram.mermaid import mermaid
 from interlock.render.diagram.plantuml import plantuml

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.model.chart import Descriptor, Invoke, Transition
+from interlock.model.charts.chart import Descriptor, Invoke, Transition
 from interlock.model.document.actions import (
     Do,
     Expression,

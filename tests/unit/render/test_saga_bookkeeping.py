@@ -3,7 +3,7 @@
 import re
 
 from interlock.assemble.charts import loads
-from interlock.model.chart import DIALECTS, Chart, SagaInfo, State
+from interlock.model.charts.chart import DIALECTS, Chart, SagaInfo, State
 from interlock.model.document.actions import Assign, Expression, GuardName, If
 from interlock.render.diagram.mermaid import mermaid
 from interlock.render.saga_bookkeeping import hide_bookkeeping

@@ -8,7 +8,7 @@ from typing import Any
 
 import interlock
 from interlock import BoundChart, ReconcileRequest, Runtime
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.reconcile.runner import ReconcilerGroup
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock

@@ -14,7 +14,7 @@ from interlock.ports.store import (
     Conflict,
     Store,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 

@@ -7,8 +7,8 @@ import pytest
 import interlock
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX
-from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.revisions import Revisions
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore

@@ -13,7 +13,7 @@ import interlock
 from interlock.errors import UnavailableError
 from interlock.model.limits import ALIVE_MS, DOWNTIME_MS_MIN
 from interlock.ports.leases import Downtime
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.downtime import DowntimeMonitor

@@ -13,11 +13,11 @@ import pytest
 
 import interlock
 from interlock.ports.clock import SystemClock
-from interlock.runtime.feed import POLL_MS, SETTLING_POLLS, SIGNALLED_POLL_MS
+from interlock.runtime.reading.feed import POLL_MS, SETTLING_POLLS, SIGNALLED_POLL_MS
 from interlock.runtime.runtime import Runtime
 from interlock.stores import wakeup_pipes
 from tests.support.eventually import eventually
-from tests.unit.runtime.test_feed import lamp
+from tests.unit.runtime.reading.test_feed import lamp
 
 MINUTE_MS = 60_000
 

@@ -10,7 +10,7 @@ import pytest
 import interlock
 from interlock import EntityQuery, Range, UsageError
 from interlock.assemble.charts import BoundChart
-from interlock.runtime import field_walk
+from interlock.runtime.reading import field_walk
 from interlock.runtime.runtime import Runtime
 from interlock.stores.sql import field_index
 

@@ -15,7 +15,7 @@ from interlock.model.event import Event
 from interlock.model.journal.work import WorkId
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, POLICY_AGE_MS_MAX
 from interlock.ports.definitions import Edition
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.support.audit import audit_rows

@@ -13,7 +13,7 @@ import interlock
 from interlock.model.audit import AuditRow
 from interlock.model.event import Event
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.statistics import DAY_MS, OTHER_NAMES
+from interlock.ports.reading.statistics import DAY_MS, OTHER_NAMES
 from interlock.ports.store import Store
 from interlock.runtime.runtime import Runtime
 from interlock.stores.sql.statistics import last_seen, write_statistics

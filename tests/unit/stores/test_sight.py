@@ -10,7 +10,7 @@ import pytest
 
 import interlock
 from interlock.model.event import Event
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, DwellTimes, MinuteRates
+from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, DwellTimes, MinuteRates
 from interlock.runtime.runtime import Runtime
 from interlock.stores import memory
 from interlock.stores.sqlite import store as sqlite

@@ -10,7 +10,7 @@ import pytest
 
 import interlock
 from interlock.errors import DeniedError, NotFoundError, UsageError
-from interlock.ports.authorizer import ALLOWED, Allow, AuthorizationRequest, Decision, Deny
+from interlock.ports.trust.authorizer import ALLOWED, Allow, AuthorizationRequest, Decision, Deny
 from interlock.testing.authorizer_suite import AUTHORIZER_CASES, CHART
 from interlock.trust.authorization import ChartAuthorizer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError, UsageError
-from interlock.ports.keyring import Keyring
+from interlock.ports.trust.keyring import Keyring
 from interlock.trust.keyrings import FileKeyring, ProcessKeyring, open_keyring
 
 KID = "0123456789abcdef"

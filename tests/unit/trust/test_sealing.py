@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.personal_token import ERASED, TOKEN_KEY, is_token
 from interlock.trust.sealing import DATA_KEY_BYTES, DataCipher, kid_of, replace_tokens
 

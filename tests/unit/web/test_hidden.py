@@ -24,7 +24,7 @@ from interlock.model.journal.work import WorkId
 from interlock.operate.jobs.job import Bulk
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import Settlement, WorkQuery
-from interlock.runtime.reports import StoredReport, plain_report, save_report
+from interlock.runtime.trials.reports import StoredReport, plain_report, save_report
 from interlock.testing.clock import VirtualClock
 from interlock.trust.users import RIGHTS
 from interlock.web.app import ENDPOINTS

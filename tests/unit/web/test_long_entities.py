@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.web.api.entity import CHILDREN_MAX, WORK_MAX
 from interlock.web.api.views import JOURNAL_BYTES_MAX

@@ -7,10 +7,10 @@ from typing import Any
 
 from interlock.cli.output.terminal import Line
 from interlock.cli.output.values import count_text, time_text
-from interlock.model.codec import to_builtins
 from interlock.model.duration import format_duration
+from interlock.model.encoding.codec import to_builtins
 from interlock.observe.change_evidence import ChangeEvidence, LiveEvidence, TombstoneEvidence
-from interlock.ports.statistics import DAY_MS, LastSeen
+from interlock.ports.reading.statistics import DAY_MS, LastSeen
 
 NAMES_SHOWN_MAX = 10
 """Names of events that are listed for one change; `--json` has all."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from interlock.cli.output.terminal import Line, Part
 from interlock.cli.output.values import age_text, time_text, value_text
-from interlock.model.chart import Chart, State
-from interlock.model.chart_sites import event_names
+from interlock.model.charts.chart import Chart, State
+from interlock.model.charts.sites import event_names
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
@@ -22,7 +22,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
 from interlock.observe.acceptance import Acceptance
 from interlock.ports.store import EntityRow
-from interlock.runtime.upgrades import UpgradePreview
+from interlock.runtime.charts.upgrades import UpgradePreview
 
 OUTCOME_STYLES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
 ENDED = "ended; no events accepted"

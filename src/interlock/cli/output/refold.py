@@ -8,7 +8,7 @@ from typing import Any
 from interlock.cli.output.terminal import Line
 from interlock.cli.output.values import count_text
 from interlock.evolve.refold import RefoldGroup, RefoldReport
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 
 _GROUPS_SHOWN_MAX = 50
 

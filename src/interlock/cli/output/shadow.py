@@ -8,7 +8,7 @@ from typing import Any
 from interlock.cli.output.terminal import Line
 from interlock.cli.output.values import age_text, count_text, time_text
 from interlock.evolve.shadow import DivergenceGroup, Evidence, ShadowReport, Verdict
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 
 _GROUPS_SHOWN_MAX = 50
 _NAMES_SHOWN_MAX = 12

@@ -11,9 +11,9 @@ from typing import Any
 
 from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Part
-from interlock.model.chart import Chart
-from interlock.model.codec import to_builtins
+from interlock.model.charts.chart import Chart
 from interlock.model.duration import format_duration
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.snapshot import Snapshot
 from interlock.testing.playback import Playback
 from interlock.testing.simulation import SimulationRecord

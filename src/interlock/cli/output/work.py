@@ -12,7 +12,7 @@ from interlock.model.journal.work import CHILD_WORK
 from interlock.observe.work_status import WorkStatus, work_status
 from interlock.operate.dead_letters import key_of
 from interlock.ports.work import WorkRow
-from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.charts.registry import child_entity
 
 _STYLES = {"dead": "bold red", "retry": "yellow", "expired": "yellow", "cancelled": "dim"}
 

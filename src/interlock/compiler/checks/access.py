@@ -8,7 +8,7 @@ from interlock.compiler.checks.report import ERROR, CheckReport
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.approvals import ACTORS_FIELD
-from interlock.model.chart_sites import expression_sites
+from interlock.model.charts.sites import expression_sites
 from interlock.model.document.actions import Assign, Expression
 from interlock.model.document.document import Access, Approvals, EventType
 from interlock.model.document.field import Field

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from interlock.compiler.checks.access import check_actors_write, check_permits, is_actors_field
 from interlock.compiler.checks.report import CheckReport
 from interlock.errors import SourceLocation
-from interlock.model.chart import Transition
-from interlock.model.chart_sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
+from interlock.model.charts.chart import Transition
+from interlock.model.charts.sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, field_at, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
-from interlock.model.index_key import form_of_field
+from interlock.model.encoding.index_key import form_of_field
 from interlock.model.limits import INDEXED_FIELDS_MAX
 
 

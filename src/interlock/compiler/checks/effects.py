@@ -10,8 +10,8 @@ from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_
 from interlock.compiler.checks.states import exits_of
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import SourceLocation
-from interlock.model.chart import Invoke, State
-from interlock.model.chart_sites import block_sites, expression_sites
+from interlock.model.charts.chart import Invoke, State
+from interlock.model.charts.sites import block_sites, expression_sites
 from interlock.model.document.actions import Do, Emit, Send
 from interlock.model.document.document import Document, Removed, Retry, Saga
 from interlock.model.duration import parse_duration

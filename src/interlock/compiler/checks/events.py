@@ -10,8 +10,8 @@ from interlock.compiler.checks.report import RULE, CheckReport
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import SourceLocation
 from interlock.expression.parser import Parsed
-from interlock.model.chart import Transition
-from interlock.model.chart_sites import block_sites
+from interlock.model.charts.chart import Transition
+from interlock.model.charts.sites import block_sites
 from interlock.model.document.actions import Emit, Expression, Raise, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, fields_problem

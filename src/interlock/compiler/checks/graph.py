@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import takewhile
 
-from interlock.model.chart import Chart, Descriptor, State, Transition
+from interlock.model.charts.chart import Chart, Descriptor, State, Transition
 
 
 class DescriptorIndex:

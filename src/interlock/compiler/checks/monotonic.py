@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.errors import SourceLocation
-from interlock.model.chart import Transition
+from interlock.model.charts.chart import Transition
 from interlock.model.document.targets import Unresolved
 
 ORDER_MAX = 100

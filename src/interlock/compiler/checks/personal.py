@@ -25,8 +25,9 @@ from interlock.compiler.checks.personal_shape import (
 )
 from interlock.compiler.checks.report import CheckReport
 from interlock.errors import SourceLocation
-from interlock.model.chart import Chart, Invoke, State, Transition
-from interlock.model.chart_sites import block_sites, declared_fields, guard_sites
+from interlock.model.charts.chart import Chart, Invoke, State, Transition
+from interlock.model.charts.personal_plan import is_personal
+from interlock.model.charts.sites import block_sites, declared_fields, guard_sites
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -48,7 +49,6 @@ from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field
 from interlock.model.document.walk import guard_parts
 from interlock.model.effect import CHART_TYPES
-from interlock.model.personal_plan import is_personal
 from interlock.model.personal_token import KEY_FIELD
 
 _OWN_TARGETS = (None, "self", "internal", "#_internal")

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from interlock.expression.parser import Parsed, is_null
-from interlock.model.chart import Chart, Descriptor, Invoke, Transition
+from interlock.model.charts.chart import Chart, Descriptor, Invoke, Transition
+from interlock.model.charts.personal_plan import is_personal
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field
 from interlock.model.event import RESERVED_WORDS
-from interlock.model.personal_plan import is_personal
 
 Simple = Literal["public", "personal", "null", "mixed", "inside", "unclear"]
 Shape = Simple | dict[str, "Shape"]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from interlock.compiler.resolve import NameResolver
 from interlock.errors import Severity, SourceLocation
-from interlock.model.chart import Chart, Descriptor, State, Transition
+from interlock.model.charts.chart import Chart, Descriptor, State, Transition
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.document import Document, EventType
 from interlock.model.event import RESERVED_HINT

@@ -26,7 +26,7 @@ from interlock.compiler.checks.transitions import (
     lint_wildcards,
 )
 from interlock.compiler.resolve import NameResolver
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 

@@ -19,12 +19,12 @@ from interlock.compiler.checks.events import is_automatic
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.compiler.checks.states import exits_of
-from interlock.model.chart import Chart, HiddenStates, State, Transition
-from interlock.model.chart_sites import block_sites, computable_names, event_names, expression_sites, known_fields
+from interlock.model.charts.chart import Chart, HiddenStates, State, Transition
+from interlock.model.charts.sendable_events import matches_event
+from interlock.model.charts.sites import block_sites, computable_names, event_names, expression_sites, known_fields
 from interlock.model.document.actions import Value
 from interlock.model.document.walk import value_expressions
 from interlock.model.effect import CHART_TYPES
-from interlock.model.sendable_events import matches_event
 
 Roles = frozenset[str]
 Crossing = dict[int, list[State]]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.errors import SourceLocation
-from interlock.model.chart import State, Transition
-from interlock.model.chart_sites import block_sites
+from interlock.model.charts.chart import State, Transition
+from interlock.model.charts.sites import block_sites
 from interlock.model.document import document as doc
 from interlock.model.document.actions import Send
 from interlock.model.document.walk import states

@@ -10,8 +10,8 @@ from interlock.compiler.checks.guard_overlap import GuardComparison
 from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.errors import SourceLocation
 from interlock.expression.parser import ExpressionError, parse
-from interlock.model.chart import State, Transition
-from interlock.model.chart_sites import guard_sites
+from interlock.model.charts.chart import State, Transition
+from interlock.model.charts.sites import guard_sites
 from interlock.model.document.actions import Assign, AssignCall, Block, Foreach, GuardExpression, GuardName, Script
 from interlock.model.document.walk import block_actions, guard_parts
 

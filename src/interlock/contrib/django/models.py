@@ -13,7 +13,7 @@ from interlock.assemble.charts import BoundChart
 from interlock.contrib.django.runtimes import runtime
 from interlock.contrib.django.settings import DEFAULT, import_chart, store_settings
 from interlock.errors import UsageError
-from interlock.model.convert import Model
+from interlock.model.encoding.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.runtime.join.joined import Joined

@@ -22,11 +22,11 @@ from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import SourceLocation
-from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, type_name
+from interlock.model.encoding.codec import UNDECODABLE
 
 T = TypeVar("T")
 _GUARD = CODECS.named("guard")

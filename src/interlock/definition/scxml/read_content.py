@@ -17,7 +17,6 @@ from interlock.definition.scxml.extension import Extension
 from interlock.definition.scxml.structure import ACTIONS, INTERLOCK, children_named, tag
 from interlock.definition.source.xml import Element
 from interlock.errors import InterlockError
-from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Action,
@@ -40,6 +39,7 @@ from interlock.model.document.actions import (
 )
 from interlock.model.document.field import UNSET, json_problem
 from interlock.model.duration import format_duration, parse_css_duration, parse_duration
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.event import SCXML_PROCESSOR
 
 ALLOW_SRC_HINT = "write its text inline, or, if you trust it, use load(..., allow_src=True) or --allow-src"

@@ -25,8 +25,8 @@ from interlock.definition.source.node import (
     parse_integer,
 )
 from interlock.errors import SourceLocation
-from interlock.model.codec import UNDECODABLE
 from interlock.model.diagnostics import Diagnostics
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -7,14 +7,14 @@ from interlock.engines.temporal.functions import function_hashes
 from interlock.engines.temporal.host import Host
 from interlock.engines.temporal.wire import ChildCall, ChildPlan, error_facts
 from interlock.errors import InterlockError
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import child_context, child_entity
-from interlock.runtime.revisions import Revisions
+from interlock.runtime.charts.registry import child_context, child_entity
+from interlock.runtime.charts.revisions import Revisions
 
 
 class ChildPlanner:

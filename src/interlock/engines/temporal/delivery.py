@@ -45,7 +45,7 @@ from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.snapshot import Parent
 from interlock.ports.definitions import Definition
 from interlock.ports.delivery import Child, TimersFired
-from interlock.runtime.chart_registry import check_child_depth
+from interlock.runtime.charts.registry import check_child_depth
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.worker.delivery import DeliveryHost, EntityDelivery
 

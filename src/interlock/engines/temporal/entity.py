@@ -58,6 +58,9 @@ from interlock.model.limits import (
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended
 from interlock.ports.work import Claim, Settlement
+from interlock.runtime.charts.revisions import Revisions
+from interlock.runtime.charts.rollouts import Rollouts
+from interlock.runtime.charts.upgrades import Upgrades
 from interlock.runtime.direct_calls import drive
 from interlock.runtime.entities.entities import Entities, ProcessState
 from interlock.runtime.entities.mover import EntityMover
@@ -65,9 +68,6 @@ from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.history.replay import entries_after
 from interlock.runtime.message_setting import MessageSetting
-from interlock.runtime.revisions import Revisions
-from interlock.runtime.rollouts import Rollouts
-from interlock.runtime.upgrades import Upgrades
 
 T = TypeVar("T")
 

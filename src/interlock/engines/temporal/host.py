@@ -16,10 +16,10 @@ from interlock.engines.temporal.wire import Answer
 from interlock.kernel.step import Kernel
 from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import Definition, Edition, StoredDefinition
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import KnownRevisions
+from interlock.runtime.charts.upgrades import UpgradeRules
 from interlock.runtime.entities.append_builder import ListedStates
-from interlock.runtime.revisions import KnownRevisions
-from interlock.runtime.upgrades import UpgradeRules
 from interlock.stores.definition_table import DefinitionTable
 from interlock.trust.audit import AuditRecorder
 

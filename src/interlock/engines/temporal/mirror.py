@@ -13,10 +13,10 @@ from interlock.engines.temporal.wire import MirrorCall
 from interlock.errors import CorruptionError
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Conflict, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.history.replay import replay
-from interlock.runtime.revisions import Revisions
 
 
 async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:

@@ -18,7 +18,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from interlock.engines.temporal.host import Host, Hosting
 from interlock.engines.temporal.wire import CONVERTER, SEND, Answer
 from interlock.engines.temporal.workflow import InterlockWorkflow
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 
 if TYPE_CHECKING:
     from typing import Any

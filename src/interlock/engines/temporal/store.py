@@ -57,11 +57,10 @@ from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.record import JournalRecord
 from interlock.model.limits import ENGINE_LISTED_MAX, LEASE_MS
-from interlock.ports.audit import AuditLog
 from interlock.ports.clock import SystemClock
 from interlock.ports.definitions import Definition, Edition, StoredDefinition
 from interlock.ports.engine import Engine, EngineRequest, EngineWorker
-from interlock.ports.statistics import Statistics
+from interlock.ports.reading.statistics import Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -78,6 +77,7 @@ from interlock.ports.store import (
     Store,
     check_plain,
 )
+from interlock.ports.trust.audit import AuditLog
 from interlock.stores.listing import list_position, page_of, since_ms
 
 _BUSY = frozenset(

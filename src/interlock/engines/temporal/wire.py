@@ -31,7 +31,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work

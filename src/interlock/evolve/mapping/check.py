@@ -20,7 +20,7 @@ from interlock.evolve.mapping.document import Mapping
 from interlock.evolve.mapping.placement import Choice, Placer, Question, invoke_name
 from interlock.expression.parser import parse
 from interlock.model.approvals import ACTORS_FIELD
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Expression
 from interlock.model.document.field import UNSET

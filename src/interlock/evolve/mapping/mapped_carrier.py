@@ -28,7 +28,7 @@ from interlock.kernel.outcome import resend_deferred
 from interlock.kernel.parts import start_invoke
 from interlock.kernel.run import StepRun, run_from
 from interlock.model.approvals import ACTORS_FIELD
-from interlock.model.chart import After
+from interlock.model.charts.chart import After
 from interlock.model.document.actions import Expression
 from interlock.model.document.field import copy_json, json_problem
 from interlock.model.snapshot import Snapshot, Timer

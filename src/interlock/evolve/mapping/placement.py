@@ -21,7 +21,7 @@ from interlock.evolve.carry import SAGA_CHANGES, Carrier
 from interlock.evolve.identity import collapse_space
 from interlock.evolve.mapping.document import Mapping, Place
 from interlock.evolve.transitions import TimerPairs, pair_timers
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.diagnostics import nearest
 from interlock.model.document.actions import Log
 

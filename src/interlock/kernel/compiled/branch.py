@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from interlock.kernel.plan import Configuration
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.document.field import UNSET, Field
 
 Variant = Literal["step", "named", "plain", "counted"]

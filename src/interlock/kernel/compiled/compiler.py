@@ -64,7 +64,7 @@ from interlock.kernel.driver_events import find_invocation, forwarded_event
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import delay_of, send_address
 from interlock.kernel.select import Selector, is_permitted
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.actions import Block, Foreach, If, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field

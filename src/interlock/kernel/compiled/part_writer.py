@@ -31,7 +31,7 @@ from interlock.kernel.parts import (
     WaitToInvoke,
 )
 from interlock.kernel.run import ADDRESS_LENGTH_MAX, delay_of
-from interlock.model.chart import After, Invoke, State
+from interlock.model.charts.chart import After, Invoke, State
 from interlock.model.document.actions import (
     Action,
     Assign,

@@ -27,7 +27,7 @@ from interlock.kernel.compiled.branch import (
 from interlock.kernel.compiled.part_writer import PartWriter
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.select import EVENTLESS, Group, Selector
-from interlock.model.chart import Chart, State, Transition
+from interlock.model.charts.chart import Chart, State, Transition
 
 MICROSTEPS_MAX = 24
 """Microsteps and internal events that are written one after the other. Longer chains run on the general path."""

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import RejectedError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.entry import Entry, visible_version
 from interlock.model.journal.work import EPOCH, PLACE, WorkId, key_base
 from interlock.model.keys import OWN, REQUESTS

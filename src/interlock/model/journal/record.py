@@ -16,7 +16,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.entry import Entry
 
 HASH_HEX = 32

@@ -23,14 +23,14 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import ConflictError, InternalError, NotFoundError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.keys import bulk_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
-from interlock.runtime.chart_registry import CONSOLE_ROLE, JOB_KIND
+from interlock.runtime.charts.registry import CONSOLE_ROLE, JOB_KIND
 from interlock.runtime.entities.duplicates import find_former
 from interlock.runtime.runtime import Runtime
 

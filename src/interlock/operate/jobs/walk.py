@@ -20,13 +20,13 @@ import msgspec
 
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.backoff import Backoff
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.entry import Receipt
 from interlock.model.keys import bulk_key
 from interlock.operate.jobs.job import ALREADY_APPLIED, Bulk, Item, Job, JobPage, MaySee
 from interlock.operate.jobs.store import JobStore
 from interlock.ports.store import EntityQuery
-from interlock.runtime.chart_registry import JOB_KIND
+from interlock.runtime.charts.registry import JOB_KIND
 from interlock.runtime.runtime import Runtime
 from interlock.trust.disclosure import public_text
 

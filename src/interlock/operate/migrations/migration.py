@@ -35,7 +35,7 @@ from interlock.operate.migrations.record import (
     migrations,
 )
 from interlock.operate.migrations.report import MigrationReport, MigrationSample, Tally, outline
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
 from interlock.runtime.entities.move_request import EntityCarrier, MoveRequest
 from interlock.runtime.runtime import Runtime

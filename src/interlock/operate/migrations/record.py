@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery
-from interlock.runtime.chart_registry import CONSOLE_ROLE, MIGRATION_KIND
+from interlock.runtime.charts.registry import CONSOLE_ROLE, MIGRATION_KIND
 from interlock.runtime.runtime import Runtime
 
 OWNER_TIMEOUT_MS = 15_000

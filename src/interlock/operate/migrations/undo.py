@@ -17,7 +17,7 @@ from interlock.evolve.undo import UndoCarrier
 from interlock.model.limits import MIGRATION_RUNNING_MAX
 from interlock.operate.migrations.record import NOTE_MS, MigrationRecord, MigrationTakenOver, newest_migration
 from interlock.operate.migrations.report import MigrationReport, Tally
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
 from interlock.runtime.entities.move_request import MoveRequest
 from interlock.runtime.runtime import Runtime

@@ -17,7 +17,7 @@ from interlock.errors import ArchivedError, NotFoundError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import parse_work_key
 from interlock.model.snapshot import Snapshot
-from interlock.ports.paging import pages
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import WorkQuery
 from interlock.runtime.history.children import started_children

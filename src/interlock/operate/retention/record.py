@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from interlock.operate.retention.rules import RetentionReport, RetentionRule
-from interlock.runtime.chart_registry import CONSOLE_ROLE, RETENTION_KIND
+from interlock.runtime.charts.registry import CONSOLE_ROLE, RETENTION_KIND
 from interlock.runtime.runtime import Runtime
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from interlock.errors import UsageError
 from interlock.model.limits import COMPACT_ENTRIES_MIN, KEY_WINDOW_MS
-from interlock.runtime.chart_registry import RETENTION_KIND
+from interlock.runtime.charts.registry import RETENTION_KIND
 from interlock.runtime.runtime import Runtime
 
 Done = Literal["pruned", "would_prune", "compacted", "would_compact", "kept"]

@@ -42,9 +42,9 @@ from interlock.operate.retention.needs import (
 from interlock.operate.retention.record import RetentionRecord
 from interlock.operate.retention.rules import RetentionReport, RetentionResult, RetentionRule
 from interlock.ports.leases import Lease
-from interlock.ports.paging import pages
-from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
+from interlock.ports.reading.paging import pages
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.runtime.history.archive import copy_journal, month
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}

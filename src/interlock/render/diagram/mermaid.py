@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _PLAIN = re.compile(r"[^\W_]|[ .,()\[\]=!?/|+'…→]|(?<=[^\W_])[_-](?=[^\W_])")

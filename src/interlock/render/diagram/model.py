@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Block
 from interlock.model.document.wording import block_text, value_text

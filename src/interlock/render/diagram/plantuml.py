@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.model.chart import Chart, State
+from interlock.model.charts.chart import Chart, State
 from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _PLAIN = frozenset(" .,()=!?/|+'…→[]:{}#&%$@;_-*")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
-from interlock.model.chart import Chart, State, Transition
+from interlock.model.charts.chart import Chart, State, Transition
 from interlock.model.document.actions import Block
 from interlock.model.document.wording import block_text, guard_text, value_text
 from interlock.render.labels import blocks_lines, clipped, event_text, invoke_line

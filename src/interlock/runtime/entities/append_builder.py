@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from interlock.effects.work_delta import work_delta
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.codec import digested_json, encode, snapshot_digest
+from interlock.model.encoding.codec import digested_json, encode, snapshot_digest
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.journal.work import WorkDelta, WorkId

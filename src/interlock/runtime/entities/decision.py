@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.refusal_text import explain_refusal, role_denial_text
-from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.runtime.entities.send_request import SendRequest

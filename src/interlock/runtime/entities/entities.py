@@ -28,7 +28,6 @@ from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.authorizer import Authorizer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import (
@@ -42,19 +41,20 @@ from interlock.ports.store import (
     Pruned,
     Store,
 )
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.ports.trust.authorizer import Authorizer
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
+from interlock.runtime.charts.rollouts import Rollouts
+from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradeRules, Upgrades
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
 from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
+from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import replay
 from interlock.runtime.message_setting import MessageSetting
-from interlock.runtime.personal import PersonalVault, missing_keyring, undeclared_error
-from interlock.runtime.removed import missing_entity
-from interlock.runtime.revisions import Revisions
-from interlock.runtime.rollouts import Rollouts
-from interlock.runtime.upgrades import UpgradePolicy, UpgradeRules, Upgrades
+from interlock.runtime.vault import PersonalVault, missing_keyring, undeclared_error
 from interlock.trust.audit import AuditRecorder, JoinedAudit
 
 _log = logging.getLogger("interlock.runtime")

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from interlock.errors import RejectedError
 from interlock.evolve.move import move_event, move_key
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.limits import CONFLICT_RETRIES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Appended, EntityQuery
+from interlock.runtime.charts.upgrades import UpgradePreview
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, too_many_conflicts
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.move_request import MoveRequest, MoveResult
-from interlock.runtime.upgrades import UpgradePreview
 
 if TYPE_CHECKING:
     from interlock.evolve.carry import Carrier, CarryResult

@@ -15,14 +15,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import DeniedError, UsageError
+from interlock.model.charts.sendable_events import UNKNOWN_EVENT
 from interlock.model.conditions import Range
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.refusal_text import denial_text, role_denial_text
-from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Snapshot
-from interlock.ports.authorizer import Allow, AuthorizationRequest, Authorizer, Decision, Deny
 from interlock.ports.store import EntityQuery
+from interlock.ports.trust.authorizer import Allow, AuthorizationRequest, Authorizer, Decision, Deny
 from interlock.runtime.entities.decision import shown_to
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.send_request import SendRequest
@@ -170,7 +170,7 @@ class Permissions:
             raise UsageError(
                 f"the authorizer must return Allow or Deny, got {found!r:.80}",
                 code="authorizer.decision",
-                hint="from interlock.ports.authorizer import ALLOWED, Deny",
+                hint="from interlock.ports.trust.authorizer import ALLOWED, Deny",
             )
         return found
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.codec import to_builtins
+from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, ERASE, Receipt
 from interlock.model.journal.work import WorkId
@@ -36,6 +36,7 @@ from interlock.model.refusal_text import EXISTS
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.store import Appended, Conflict, Duplicate, KeyExpired, Pruned, StaleAttempt
+from interlock.runtime.charts.rollouts import order_of
 from interlock.runtime.entities.conflicts import CONFLICT_WAIT, LOST, Lost, joined_conflict, too_many_conflicts
 from interlock.runtime.entities.decision import (
     Decided,
@@ -54,9 +55,8 @@ from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
-from interlock.runtime.personal import missing_keyring, undeclared_error
-from interlock.runtime.removed import missing_entity
-from interlock.runtime.rollouts import order_of
+from interlock.runtime.history.removed import missing_entity
+from interlock.runtime.vault import missing_keyring, undeclared_error
 from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
 

@@ -19,11 +19,11 @@ from msgspec import Struct
 from interlock.errors import CompactedError, ConflictError, CorruptionError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.retention import JournalBase
 from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, Store
+from interlock.ports.trust.retention import JournalBase
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
-from interlock.runtime.revisions import Revisions
 
 
 class RetentionRule(Struct, frozen=True, kw_only=True):

@@ -31,20 +31,20 @@ from interlock.definition.json.format import read_json
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from interlock.evolve.identity import named
 from interlock.kernel.step import Kernel
-from interlock.model.codec import UNDECODABLE, digested_json, encode
 from interlock.model.effect import CHART_TYPES, Effect
+from interlock.model.encoding.codec import UNDECODABLE, digested_json, encode
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId, parse_work_key
 from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Pruned, Store
+from interlock.runtime.charts.revisions import Revisions, make_definition, missing_functions
 from interlock.runtime.history.children import started_children
+from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
-from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import check_entity
-from interlock.runtime.revisions import Revisions, make_definition, missing_functions
 
 FORMAT_VERSION = 1
 

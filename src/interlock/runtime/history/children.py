@@ -6,7 +6,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.limits import BUNDLE_RESTARTS_MAX
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.charts.registry import child_entity
 
 
 async def started_children(store: Store, kernel: Kernel, effect: Effect) -> list[str]:

@@ -11,13 +11,13 @@ from interlock.errors import InterlockError, UnavailableError
 from interlock.evolve.carry import Carrier
 from interlock.evolve.step_comparison import StepComparer
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.verify import difference
-from interlock.runtime.revisions import Revisions
 
 UNREPEATABLE = "entry.unrepeatable"
 """The code for an entry that its own definition does not give again."""

@@ -26,15 +26,15 @@ from msgspec.structs import replace
 from interlock.errors import CompactedError, CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
-from interlock.model.codec import digested_json, snapshot_digest
+from interlock.model.encoding.codec import digested_json, snapshot_digest
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
-from interlock.runtime.removed import beginning
-from interlock.runtime.revisions import Revisions, missing_functions
+from interlock.runtime.charts.revisions import Revisions, missing_functions
+from interlock.runtime.history.removed import beginning
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

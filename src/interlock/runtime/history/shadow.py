@@ -21,12 +21,12 @@ from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.limits import SHADOW_CHANGED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.paging import pages as query_pages
+from interlock.ports.reading.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
+from interlock.runtime.history.removed import beginning
 from interlock.runtime.history.replay import DIGEST, DIGEST_HINT, as_recorded, digest_problem
-from interlock.runtime.removed import beginning
-from interlock.runtime.revisions import Revisions
 
 
 class ShadowReplay:

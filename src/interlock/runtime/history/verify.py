@@ -29,15 +29,17 @@ from interlock.errors import (
     UnavailableError,
 )
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.retention import JournalBase
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, Loaded, Store
+from interlock.ports.trust.retention import JournalBase
+from interlock.runtime.charts.revisions import Revisions, missing_functions
+from interlock.runtime.history.removed import beginning, missing_entity
 from interlock.runtime.history.replay import (
     DIGEST,
     DIGEST_HINT,
@@ -48,8 +50,6 @@ from interlock.runtime.history.replay import (
     repeat_step,
     unproven,
 )
-from interlock.runtime.removed import beginning, missing_entity
-from interlock.runtime.revisions import Revisions, missing_functions
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
 UNVERIFIED = CHART_MISSING_CODES | {UNKNOWN, UNREAD}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
 from interlock.model.arguments import check_options
-from interlock.model.convert import Model
+from interlock.model.encoding.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
 from interlock.model.snapshot import Snapshot
@@ -26,10 +26,10 @@ from interlock.ports.store import JoinedStore, Joins
 from interlock.runtime.direct_calls import drive as drive_directly
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
-from interlock.runtime.removed import missing_entity
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     SEND_ARGUMENTS,

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
 from interlock.model.event import check_sendable

@@ -27,13 +27,13 @@ from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
-from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
+from interlock.runtime.charts.registry import check_child_depth, child_context, child_entity
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.sender import EntitySender
-from interlock.runtime.personal import missing_keyring
-from interlock.runtime.removed import beginning
-from interlock.runtime.revisions import Revisions
+from interlock.runtime.history.removed import beginning
+from interlock.runtime.vault import missing_keyring
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
 _log = logging.getLogger("interlock.runtime")

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from interlock.errors import UsageError
-from interlock.model.codec import UNDECODABLE, encode
-from interlock.model.json_value import json_payload
+from interlock.model.encoding.codec import UNDECODABLE, encode
+from interlock.model.encoding.json_value import json_payload
 from interlock.model.limits import DETAILS_BYTES_MAX
 
 SEND_SECONDS = 0.1

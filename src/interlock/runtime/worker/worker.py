@@ -28,9 +28,9 @@ from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
 from interlock.ports.wakeups import Listening
-from interlock.runtime.clock_repair import ClockRepair
 from interlock.runtime.erasure import ErasureWork
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.clock_repair import ClockRepair
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.downtime import DowntimeMonitor
 from interlock.runtime.worker.process_pool import ProcessPool, address_of

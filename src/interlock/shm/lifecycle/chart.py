@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from interlock.errors import NO_LOCATION, ConflictError, DefinitionError, Diagnostic, SourceLocation, UsageError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, State, Transition
+from interlock.model.charts.chart import Chart, State, Transition
+from interlock.model.charts.sendable_events import knows_event, unknown_event
 from interlock.model.document.actions import Block, Do, Emit, Log, Send
 from interlock.model.effect import Effect
 from interlock.model.event import Event, check_sendable
 from interlock.model.journal.entry import Receipt
 from interlock.model.refusal_text import explain_refusal
-from interlock.model.sendable_events import knows_event, unknown_event
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.model.step import Step
 from interlock.shm.lifecycle.drain import DrainWait, check_timeout

@@ -15,8 +15,8 @@ from interlock.errors import InterlockError, UsageError
 from interlock.model.audit import AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.retention import JournalBase, Removal, Tombstone
 from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.ports.trust.retention import JournalBase, Removal, Tombstone
 from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.definitions import FileDefinitions
 from interlock.stores.files.durable_io import DurableIO, Settings

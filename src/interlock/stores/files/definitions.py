@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import UsageError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX
 from interlock.ports.definitions import (
     Definition,

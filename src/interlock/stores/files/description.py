@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from interlock.errors import CorruptionError, InterlockError, UsageError
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.names import FORMAT_BYTES_MAX, FORMAT_FILE, FORMAT_NEWEST
 from interlock.stores.registry import Schema

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.errors import CorruptionError
 from interlock.model.audit import AuditRow
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.stores.files.audit import FileAudit
 from interlock.stores.files.durable_io import DurableIO, replace_file, unavailable
 from interlock.stores.files.root import Root

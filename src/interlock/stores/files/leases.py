@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.ports.leases import Downtime, Lease
 from interlock.stores.files.durable_io import DirectoryLock, DurableIO, replace_file, unavailable
 from interlock.stores.files.names import is_leftover

@@ -25,8 +25,8 @@ from msgspec import Struct
 from interlock.errors import CorruptionError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.limits import SNAPSHOT_BYTES_MAX
-from interlock.ports.retention import JournalBase
 from interlock.ports.store import Loaded
+from interlock.ports.trust.retention import JournalBase
 from interlock.stores.files.durable_io import DirectoryLock, EntityDirectory, open_shard, unavailable
 from interlock.stores.files.journal.journal import JournalContext
 from interlock.stores.files.journal.line_formats import MarkLine, Position, WorkLine

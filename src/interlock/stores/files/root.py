@@ -34,7 +34,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.files.durable_io import (

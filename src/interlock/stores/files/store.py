@@ -33,12 +33,10 @@ from interlock.model.audit import AuditRecord, AuditRow
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
-from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
-from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.leases import Downtime, Lease, Leases
-from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
+from interlock.ports.reading.journal_feed import FeedPage, JournalFeed
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -56,6 +54,8 @@ from interlock.ports.store import (
 )
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.threads import in_thread_or_here
+from interlock.ports.trust.audit import AuditLog
+from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings

@@ -16,7 +16,7 @@ import contextlib
 import msgspec
 
 from interlock.errors import CorruptionError
-from interlock.ports.retention import Tombstone
+from interlock.ports.trust.retention import Tombstone
 from interlock.stores.files.durable_io import DurableIO, EntityDirectory, open_shard, replace_file, unavailable
 from interlock.stores.files.names import REMOVED, entity_of_name
 from interlock.stores.files.root import Root

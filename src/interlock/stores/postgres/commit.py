@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, ListChanges, plan_commit, split_entity

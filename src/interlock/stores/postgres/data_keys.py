@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.ports.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
+from interlock.ports.trust.data_keys import DATA_KEYS_PAGE, DataKey, Destroyed, DestroyedKey
 from interlock.stores.sql.database import Ask, Questions, SqlDatabase
 
 ADD_EPOCH_ROW = "INSERT INTO data_key_epoch (tenant, oldest) VALUES ($1, 0) ON CONFLICT DO NOTHING"

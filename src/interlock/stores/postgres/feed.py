@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.journal.entry import Entry
-from interlock.ports.journal_feed import FeedEntry, FeedPage, invalid_feed_cursor
+from interlock.ports.reading.journal_feed import FeedEntry, FeedPage, invalid_feed_cursor
 from interlock.stores.sql.database import Ask, Questions
 
 SCHEME = "postgres"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.ports.journal_feed import FeedEntry
-from interlock.ports.projections import ProjectionStatus, Projector
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.sql.store import SqlStore

@@ -25,11 +25,11 @@ import asyncpg  # type: ignore[import-untyped]  # see `connection`
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.audit import AuditRow
 from interlock.model.backoff import Backoff
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.journal_feed import FeedPage, JournalFeed
+from interlock.ports.reading.journal_feed import FeedPage, JournalFeed
 from interlock.ports.store import Append, Itself
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim

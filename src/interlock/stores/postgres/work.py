@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.journal.work import LANES, Lane, WorkId
 from interlock.ports.work import Claim, Settlement
 from interlock.stores.postgres.commit import columns

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.model.audit import AuditRecord, AuditRow, build_record, first_head
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.ports.store import PAGE_MAX
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, Statements

@@ -11,7 +11,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.record import chain_start, encode_line
 from interlock.ports.store import Append
 from interlock.stores.listing import decode_active, decode_texts, listed_under, since_ms

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from interlock.errors import ConflictError, UsageError
 from interlock.model.conditions import KeyRange, key_range
 from interlock.model.diagnostics import suggestion
-from interlock.model.index_key import IndexedField, index_key
-from interlock.ports.field_indexes import IndexStatus, check_searchable, same_keys
+from interlock.model.encoding.index_key import IndexedField, index_key
+from interlock.ports.reading.field_indexes import IndexStatus, check_searchable, same_keys
 from interlock.ports.store import PAGE_MAX, Append, EntityPage, EntityQuery
 from interlock.stores.cursor import decode_field_cursor, encode_field_cursor
 from interlock.stores.listing import Found, page, row_position

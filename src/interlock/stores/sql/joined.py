@@ -10,9 +10,9 @@ from typing import TypeVar, cast
 
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.retention import JournalBase, Retention, Tombstone
-from interlock.ports.statistics import StateCount, Statistics
+from interlock.ports.reading.statistics import StateCount, Statistics
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Itself, Store
+from interlock.ports.trust.retention import JournalBase, Retention, Tombstone
 from interlock.stores.sql import definitions, lists, retention, statistics
 from interlock.stores.sql.database import Questions, Statements
 from interlock.stores.sql.records import read_records

@@ -13,9 +13,9 @@ from __future__ import annotations
 import msgspec
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import decode_snapshot, encode
-from interlock.model.index_key import index_key
-from interlock.ports.retention import JournalBase, Removal, Tombstone
+from interlock.model.encoding.codec import decode_snapshot, encode
+from interlock.model.encoding.index_key import index_key
+from interlock.ports.trust.retention import JournalBase, Removal, Tombstone
 from interlock.stores.listing import decode_active, decode_texts
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import ANY_STATE, Ask, Name, Questions, Statements

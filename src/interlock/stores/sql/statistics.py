@@ -10,7 +10,7 @@ when several processes write new names in the same second.
 from __future__ import annotations
 
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
-from interlock.ports.statistics import (
+from interlock.ports.reading.statistics import (
     COUNT_MAX,
     DAY_MS,
     DWELL_DAYS,

@@ -12,18 +12,16 @@ from typing import Any, Protocol
 
 from interlock.errors import CorruptionError, UsageError
 from interlock.model.audit import AuditRecord, AuditRow, first_head
-from interlock.model.codec import UNDECODABLE, decode_snapshot
-from interlock.model.index_key import IndexedField
+from interlock.model.encoding.codec import UNDECODABLE, decode_snapshot
+from interlock.model.encoding.index_key import IndexedField
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
-from interlock.ports.audit import AuditLog
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
-from interlock.ports.projections import ProjectionStatus
-from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
-from interlock.ports.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
+from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
+from interlock.ports.reading.projections import ProjectionStatus
+from interlock.ports.reading.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -38,6 +36,8 @@ from interlock.ports.store import (
     Loaded,
 )
 from interlock.ports.store_facts import StoreFacts
+from interlock.ports.trust.audit import AuditLog
+from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import audit as audit_questions

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from interlock.model.codec import UNDECODABLE, decode_snapshot
-from interlock.model.index_key import index_key
+from interlock.model.encoding.codec import UNDECODABLE, decode_snapshot
+from interlock.model.encoding.index_key import index_key
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.store import listed_states
 from interlock.stores.listing import FIRST_MS, decode_active, decode_texts

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.work import Work, WorkId
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import Claim, WorkPage, WorkQuery, WorkRow

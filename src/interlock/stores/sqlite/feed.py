@@ -11,7 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from interlock.model.journal.entry import Entry
-from interlock.ports.journal_feed import FeedEntry, FeedPage, cursor_ahead, numbered_cursor, read_numbered_cursor
+from interlock.ports.reading.journal_feed import (
+    FeedEntry,
+    FeedPage,
+    cursor_ahead,
+    numbered_cursor,
+    read_numbered_cursor,
+)
 from interlock.stores.sql.database import Ask, Questions
 
 SCHEME = "sqlite"

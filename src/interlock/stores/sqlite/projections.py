@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from interlock.errors import UsageError
-from interlock.ports.journal_feed import FeedEntry
-from interlock.ports.projections import Projector
+from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.projections import Projector
 from interlock.stores.sqlite.connection import begin, open_projector, translate_error
 from interlock.stores.sqlite.files import CALLS
 from interlock.stores.sqlite.prefix import prefixed

@@ -19,11 +19,11 @@ from urllib.parse import parse_qs, unquote
 
 from interlock.errors import CorruptionError, UsageError
 from interlock.model.audit import AuditRow
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
-from interlock.ports.journal_feed import FeedEntry, FeedPage, JournalFeed
-from interlock.ports.projections import ProjectionStatus, Projector
+from interlock.ports.reading.journal_feed import FeedEntry, FeedPage, JournalFeed
+from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread, in_thread_or_here
 from interlock.ports.transactions import CallerTransaction, TransactionEnd

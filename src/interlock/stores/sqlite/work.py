@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal import work_state
 from interlock.model.journal.work import LANES, ORDERED_LANES, Lane, Work, WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.audit import AuditRow
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX, ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import CAPABILITIES, Conflict, Duplicate, EntityQuery, Loaded, Store
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import replay
-from interlock.runtime.revisions import Revisions
 from interlock.testing.store_suite.samples import SampleEntity, charts
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, expect_error, journal, snapshot
 

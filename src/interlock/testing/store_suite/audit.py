@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 from interlock.model.audit import AuditRow
 from interlock.model.limits import AUDIT_BATCH_ROWS_MAX, AUDIT_NAME_BYTES_MAX
-from interlock.ports.audit import AuditLog
 from interlock.ports.store import Store
+from interlock.ports.trust.audit import AuditLog
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect
 from interlock.trust.audit_chain import verify_chain

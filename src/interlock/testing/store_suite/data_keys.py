@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from interlock.ports.data_keys import DataKey, DataKeys, DestroyedKey
+from interlock.ports.trust.data_keys import DataKey, DataKeys, DestroyedKey
 from interlock.testing.store_suite.subject import StoreSubject, expect
 
 RACES = 8

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from interlock.errors import UsageError
 from interlock.model.entity_id import kind_of
-from interlock.ports.journal_feed import FeedEntry, JournalFeed
+from interlock.ports.reading.journal_feed import FeedEntry, JournalFeed
 from interlock.ports.store import Store
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, expect_error

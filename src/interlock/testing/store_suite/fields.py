@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.conditions import Range, key_range
-from interlock.model.index_key import PREFIX_BYTES, IndexedField, IndexForm
-from interlock.ports.field_indexes import FieldIndexes, IndexStatus
+from interlock.model.encoding.index_key import PREFIX_BYTES, IndexedField, IndexForm
+from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.store import EntityQuery, Store
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, expect_error, list_all

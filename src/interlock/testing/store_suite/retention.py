@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from interlock.errors import CompactedError
 from interlock.model.journal.record import decode_record
 from interlock.model.journal.work import Work, WorkDelta, WorkId
-from interlock.ports.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityQuery, Loaded, Pruned, Store
+from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import (
     PAGES_MAX,

@@ -11,13 +11,13 @@ from typing import Any
 
 from interlock.assemble.charts import loads
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode, snapshot_digest
+from interlock.model.encoding.codec import encode, snapshot_digest
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import Append
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 
 PARCEL = """
 interlock: 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.ports.statistics import Statistics
+from interlock.ports.reading.statistics import Statistics
 from interlock.ports.store import Append, EntityQuery, Store
 from interlock.testing.store_suite.samples import SampleEntity, kernel
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, list_all

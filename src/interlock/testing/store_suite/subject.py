@@ -13,8 +13,8 @@ from interlock.model.journal.record import JournalRecord, chain_start, decode_re
 from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, EntityPage, EntityQuery, EntityRow, Loaded, Store
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.replay import replay
-from interlock.runtime.revisions import Revisions
 from interlock.testing.store_suite.samples import charts
 
 PAGES_MAX = 10_000

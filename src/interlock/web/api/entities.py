@@ -16,7 +16,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.conditions import read_conditions
 from interlock.model.duration import require_duration
 from interlock.model.journal.entry import Receipt
-from interlock.ports.field_indexes import check_searchable
+from interlock.ports.reading.field_indexes import check_searchable
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity

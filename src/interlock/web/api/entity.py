@@ -21,7 +21,7 @@ from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.charts.registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
 from interlock.trust.disclosure import damage_text

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.keys import envelope_key
 from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.runtime.request_checks import check_entity

@@ -7,16 +7,16 @@ from typing import Any
 from msgspec import Struct
 from starlette.responses import Response
 
-from interlock.model.chart import Chart
-from interlock.model.chart_sites import event_names
-from interlock.model.index_key import IndexedField
+from interlock.model.charts.chart import Chart
+from interlock.model.charts.sites import event_names
+from interlock.model.encoding.index_key import IndexedField
 from interlock.observe.acceptance import payload_schema
 from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
-from interlock.ports.statistics import MinuteRates
+from interlock.ports.reading.statistics import MinuteRates
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import BUILTIN_KINDS
-from interlock.runtime.rollouts import RolloutState, read_rollout
+from interlock.runtime.charts.registry import BUILTIN_KINDS
+from interlock.runtime.charts.rollouts import RolloutState, read_rollout
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
 from interlock.web.http.endpoint import Endpoint, RequestContext

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import NotFoundError
-from interlock.runtime.reports import StoredReport, masked_report, read_reports
+from interlock.runtime.trials.reports import StoredReport, masked_report, read_reports
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 

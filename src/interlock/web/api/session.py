@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.responses import Response
 
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.trust.users import RIGHTS, User
 from interlock.web.auth import SESSION_MS_MAX, Session
 from interlock.web.http.endpoint import Endpoint, RequestContext

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from interlock.errors import InterlockError, UsageError
 from interlock.kernel.step import Kernel
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.limits import SIMULATION_BYTES_MAX, TIMERS_MAX
 from interlock.observe.acceptance import Acceptance
 from interlock.testing.playback import Act as PlaybackAct

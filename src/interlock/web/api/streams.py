@@ -23,7 +23,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PER_USER_MAX, STREAMS_SHARE
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import entry_view, mask_for, visible_entry_view

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.limits import (
     HTTP_ACCEPTS_MAX,
     HTTP_BODY_MS_MAX,

@@ -13,18 +13,18 @@ from urllib.parse import urlsplit
 
 from interlock.errors import DeniedError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
 from interlock.model.visible import ChartMask
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
-from interlock.ports.authorizer import Allow, AuthorizationRequest
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
+from interlock.ports.trust.authorizer import Allow, AuthorizationRequest
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
-from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
+from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 from interlock.trust.authorization import ChartPolicy
 from interlock.trust.users import User

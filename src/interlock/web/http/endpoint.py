@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, InterlockError, UnavailableError, UsageError
 from interlock.model.audit import HTTP_EVENT
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.trust.audit import Attempt
 from interlock.trust.disclosure import is_withheld

@@ -26,7 +26,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.audit import FLOOD
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.operate.jobs.runner import TooManyJobsError
 from interlock.trust.disclosure import UNEXPECTED, public_text
 

@@ -9,7 +9,7 @@ from interlock.compiler.build import compile_document
 from interlock.compiler.checks.graph import Graph
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.step import Step
 from tests.properties.charts import document
 from tests.properties.contents import ASSIGNS, GUARDS

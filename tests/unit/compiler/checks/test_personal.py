@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.definition.yaml.format import FORMAT
-from interlock.model.personal_plan import plan_of
+from interlock.model.charts.personal_plan import plan_of
 from tests.unit.compiler.diagnostics import HEAD, chart_of, compiled
 from tests.unit.compiler.diagnostics import errors as errors_of
 

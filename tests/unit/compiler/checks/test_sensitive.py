@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.kernel.step import Kernel
-from interlock.model.chart import HiddenStates
+from interlock.model.charts.chart import HiddenStates
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

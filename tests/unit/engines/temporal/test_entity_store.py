@@ -12,7 +12,7 @@ from interlock.engines.temporal.entity_store import EntityStore
 from interlock.engines.temporal.host import LocalDefinitions
 from interlock.engines.temporal.wire import Carried
 from interlock.errors import ArchivedError, CorruptionError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import Work, WorkDelta, WorkId

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import pytest
 
 from interlock.errors import DeniedError, RejectedError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record, encode_record

@@ -25,8 +25,8 @@ from interlock.ports.work import WorkQuery
 from interlock.runtime.history.bundle import export_bundle
 from interlock.runtime.history.shadow import ShadowReplay
 from interlock.runtime.history.verify import verify_store
-from interlock.runtime.refold import RefoldSettings, run_refold
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.trials.refold import RefoldSettings, run_refold
 from interlock.stores.registry import open_store
 from interlock.testing.clock import VirtualClock
 

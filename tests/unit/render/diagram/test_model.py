@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import UsageError
-from interlock.model.chart import DIALECTS, Chart, Descriptor, State, Transition
+from interlock.model.charts.chart import DIALECTS, Chart, Descriptor, State, Transition
 from interlock.render.diagram.model import LABEL_LINES_MAX, make_diagram
 from tests.unit.render.charts import flat, nested, parallel_root
 

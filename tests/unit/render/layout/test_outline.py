@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import State
 from interlock.render.drawing import Options, draw_svg, lay_out, text_tree
 from interlock.render.layout.invariants import broken_rules

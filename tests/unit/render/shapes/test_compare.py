@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import UsageError
-from interlock.model.chart import Chart
+from interlock.model.charts.chart import Chart
 from interlock.model.document.document import Document, State
 from interlock.model.snapshot import Snapshot
 from interlock.render.drawing import Drawing, draw_diff_svg, lay_out, make_drawing

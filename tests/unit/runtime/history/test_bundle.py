@@ -11,10 +11,10 @@ import pytest
 import interlock
 from interlock.assemble.charts import BoundChart, loads
 from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
-from interlock.runtime.chart_registry import ChartRegistry, child_entity
+from interlock.runtime.charts.registry import ChartRegistry, child_entity
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history import bundle as module
 from interlock.runtime.history.bundle import BundleReader, BundleSummary, export_bundle, import_bundle
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import eventually

@@ -17,12 +17,12 @@ from interlock.evolve.shadow import ShadowReport
 from interlock.model.journal.entry import MOVED
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.epoch import raise_epoch
 from interlock.runtime.history import shadow
 from interlock.runtime.history.recorded_steps import UNREPEATABLE
 from interlock.runtime.history.shadow import ShadowReplay
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.unit.runtime.history.test_verify import Forged
 from tests.unit.runtime.scene import StillClock

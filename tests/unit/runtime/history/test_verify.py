@@ -15,9 +15,9 @@ from interlock.model.effect import Effect
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityPage, EntityQuery, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
+from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.history.verify import Verification, VerificationProblem, verify_entity, verify_store
-from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, StillClock, kernel, runtime

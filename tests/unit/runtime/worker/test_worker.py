@@ -18,7 +18,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX
 from interlock.observe.work_status import retries_max
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry, child_entity
+from interlock.runtime.charts.registry import ChartRegistry, child_entity
 from interlock.runtime.worker.worker import Worker
 from interlock.shm import Lifecycle, MemoryRegion
 from interlock.stores.memory import MemoryStore

@@ -12,7 +12,7 @@ from interlock import Runtime
 from interlock.effects.handlers import Attempt, Handler
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.worker.worker import Worker
 from interlock.testing.clock import VirtualClock
 from tests.unit.runtime.scene import WithoutDefinitions

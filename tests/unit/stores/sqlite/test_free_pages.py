@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from interlock.ports.retention import Tombstone
+from interlock.ports.trust.retention import Tombstone
 from interlock.stores.sqlite.prefix import APPLICATION_ID
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.testing.store_suite.samples import SampleEntity

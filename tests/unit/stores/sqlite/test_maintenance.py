@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import InternalError, UnavailableError
-from interlock.model.codec import encode
+from interlock.model.encoding.codec import encode
 from interlock.model.journal.record import chain_start, encode_record
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock

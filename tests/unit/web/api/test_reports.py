@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from interlock.assemble.charts import loads
 from interlock.model.limits import REPORT_BYTES_MAX
-from interlock.runtime.chart_registry import REPORT_KIND
+from interlock.runtime.charts.registry import REPORT_KIND
 from interlock.runtime.history.recorded_steps import RecordedSteps
-from interlock.runtime.reports import StoredReport, plain_report, save_report
+from interlock.runtime.trials.reports import StoredReport, plain_report, save_report
 from interlock.trust.users import RIGHTS
 from tests.unit.web.consoles import ORDER, Client, make_user, open_console, order
 

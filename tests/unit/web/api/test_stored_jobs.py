@@ -15,7 +15,7 @@ from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.operate.jobs.walk import SAVE_INTERVAL_MS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import EntityQuery
-from interlock.runtime.chart_registry import JOB_FILE, JOB_KIND
+from interlock.runtime.charts.registry import JOB_FILE, JOB_KIND
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.api.test_jobs import CANCEL, after_dry_run
 from tests.unit.web.consoles import ORDER, Client, create_orders, make_user, open_console, order

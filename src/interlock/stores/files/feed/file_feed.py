@@ -23,7 +23,7 @@ from threading import Lock
 from interlock.errors import ArchivedError, CompactedError, CorruptionError, InterlockError, UsageError
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.record import JournalRecord
-from interlock.ports.journal_feed import (
+from interlock.ports.reading.journal_feed import (
     FeedEntry,
     FeedPage,
     cursor_ahead,

@@ -19,7 +19,7 @@ from threading import Lock
 
 import msgspec
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.stores.files.filesystem import FileSystem
 
 FEED = "feed"

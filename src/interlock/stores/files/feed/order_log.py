@@ -28,7 +28,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.files.durable_io import POISONED, DirectoryLock, DurableIO, replace_file, unavailable
 from interlock.stores.files.feed.hints import FEED, Growth

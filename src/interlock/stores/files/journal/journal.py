@@ -48,7 +48,6 @@ from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.retention import JournalBase, Removal, Tombstone
 from interlock.ports.store import (
     Append,
     Appended,
@@ -60,6 +59,7 @@ from interlock.ports.store import (
     Pruned,
     StaleAttempt,
 )
+from interlock.ports.trust.retention import JournalBase, Removal, Tombstone
 from interlock.stores.files.durable_io import LOCKED, DurableIO, EntityDirectory, replace_file, unavailable
 from interlock.stores.files.journal.journal_file import DirectoryRemovedError, JournalFile
 from interlock.stores.files.journal.line_formats import (

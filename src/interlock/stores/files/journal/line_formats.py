@@ -49,7 +49,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.record import HASH_HEX
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState

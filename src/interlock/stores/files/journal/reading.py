@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from interlock.errors import ArchivedError, CompactedError, CorruptionError
-from interlock.model.codec import UNDECODABLE
+from interlock.model.encoding.codec import UNDECODABLE
 from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record
 from interlock.stores.files.durable_io import EntityDirectory
 from interlock.stores.files.filesystem import FileSystem

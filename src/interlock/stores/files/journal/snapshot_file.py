@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.event import Event
 from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.retention import JournalBase
 from interlock.ports.store import Append
+from interlock.ports.trust.retention import JournalBase
 from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.recent_keys import NO_TIMES, RecentKeys, Times
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from interlock.model.codec import UNDECODABLE, encode
+from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.model.journal.work_state import NEW, WorkState, cancel
 from interlock.stores.files.journal.line_formats import MarkLine, WorkLine, unknown_work

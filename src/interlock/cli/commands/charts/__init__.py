@@ -1,0 +1,1 @@
+"""Commands about definitions: check, compare, convert, draw, simulate, create a project."""

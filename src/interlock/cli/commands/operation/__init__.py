@@ -1,0 +1,1 @@
+"""Commands that operate a store: run, serve, doctor, maintenance, indexes, the demo."""

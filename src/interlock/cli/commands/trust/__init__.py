@@ -1,0 +1,1 @@
+"""Commands of trust: audit, API keys, personal data and its keys, retention."""

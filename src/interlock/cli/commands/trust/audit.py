@@ -1,0 +1,226 @@
+"""`interlock audit`: export and verify the audit, write signed checkpoints, and create their key."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+
+from interlock.buses.registry import open_bus_url
+from interlock.cli import exit_codes
+from interlock.cli.options import common, duration_ms, example, json_option, pass_terminal, since_time_ms, words
+from interlock.cli.output.progress import Progress
+from interlock.cli.output.terminal import Terminal, escape_line
+from interlock.cli.output.values import count_text, json_line, json_text
+from interlock.cli.project import split_words
+from interlock.cli.session import open_for_reading, open_for_writing, run
+from interlock.errors import UsageError
+from interlock.model.encoding.codec import to_builtins
+from interlock.observe.audit import COLUMNS, AuditFilter, AuditProof, export_audit, time_text, verify_audit
+from interlock.operate.checkpoints import CheckpointWriter, publish_to_bus, publish_to_file, read_published
+from interlock.ports.clock import SystemClock
+from interlock.trust.checkpoints import SignedCheckpoint, SigningKey, VerifyingKey
+
+PROBLEMS_SHOWN_MAX = 50
+"""Problems that `verify` prints for people; the others are counted."""
+
+
+@click.group
+@common
+def audit() -> None:
+    """Every attempt is an entry of a journal or a row of the audit. Both are chained, and checkpoints are signed."""
+
+
+@example(
+    "interlock audit export sqlite:///orders.db > audit.jsonl",
+    "interlock audit export --format csv --since 30d --kind order",
+)
+@audit.command
+@words("")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", help="Default: jsonl.")
+@click.option("--since", metavar="TIME", help="From this time or age on: 30d, 2026-11-01T00:00Z.")
+@click.option("--until", metavar="TIME", help="Before this time or age.")
+@click.option("--kind", metavar="KIND", help="Only entities of this kind.")
+@click.option("--entity", metavar="KIND/ID", help="Only this entity.")
+@click.option("--actor", metavar="ID", help="Only what this principal attempted.")
+@common
+@pass_terminal
+def export(
+    terminal: Terminal,
+    words: tuple[str, ...],
+    *,
+    form: str,
+    since: str | None,
+    until: str | None,
+    kind: str | None,
+    entity: str | None,
+    actor: str | None,
+) -> int:
+    """Prints the audit: a line for each attempt, in the order of time.
+
+    Applied attempts come from the journals, refused ones and acts of operators from the audit. The line of a flood says
+    how many attempts it stands for. Journals in archives are not included: export each archive, too.
+    """
+    url, _ = split_words(words)
+    now_ms = SystemClock().now_ms()
+    wanted = AuditFilter(
+        since_ms=None if since is None else since_time_ms(since, now_ms=now_ms),
+        until_ms=None if until is None else since_time_ms(until, now_ms=now_ms),
+        kind=kind,
+        entity=entity,
+        actor=actor,
+    )
+
+    async def work() -> None:
+        async with open_for_reading(url) as runtime:
+            async for row in export_audit(runtime.store, wanted):
+                terminal.data(_csv_line(row) if form == "csv" else json_line(row._asdict()))
+
+    if form == "csv":
+        terminal.data(_csv_line(COLUMNS))
+    run(work())
+    return exit_codes.OK
+
+
+@example(
+    "interlock audit verify sqlite:///orders.db",
+    "interlock audit verify --public-key 1f0a...c9 --anchors checkpoints.jsonl",
+)
+@audit.command
+@words("")
+@click.option("--public-key", metavar="HEX", help="The key of the checkpoints, as `audit key` printed it.")
+@click.option("--anchors", metavar="FILE", help="Checkpoints that were published to a file.")
+@json_option
+@common
+@pass_terminal
+def verify(
+    terminal: Terminal, words: tuple[str, ...], *, public_key: str | None, anchors: str | None, as_json: bool
+) -> int:
+    """Verifies the chain of the audit, the chains of all journals, and the checkpoints.
+
+    Names each damaged row and journal, and what is still proven. Without --public-key an audit or a journal that was
+    written anew is not found; without --anchors neither is one that was cut off at its end, or a whole older copy.
+    Exits with 8 if anything is damaged.
+    """
+    url, _ = split_words(words)
+    key = None if public_key is None else VerifyingKey.of(public_key)
+    published = () if anchors is None else read_published(Path(anchors))
+
+    async def work() -> AuditProof:
+        async with open_for_reading(url) as runtime:
+            with Progress(terminal, "journals") as progress:
+                progress.line("verifying")
+                now_ms = runtime.clock.now_ms()
+                return await verify_audit(runtime.store, now_ms=now_ms, key=key, published=published)
+
+    proof = run(work())
+    if as_json:
+        terminal.data(json_text(to_builtins(proof)))
+    else:
+        _print_proof(terminal, proof, is_signed=key is not None)
+    return exit_codes.CORRUPTION if proof.problems else exit_codes.OK
+
+
+def _print_proof(terminal: Terminal, proof: AuditProof, *, is_signed: bool) -> None:
+    for each in proof.problems[:PROBLEMS_SHOWN_MAX]:
+        terminal.report(("✗ ", "red"), (each.place, "bold"), f"  {each.code}: {each.message}")
+    if len(proof.problems) > PROBLEMS_SHOWN_MAX:
+        terminal.report(f"  and {len(proof.problems) - PROBLEMS_SHOWN_MAX:,} more; --json lists all")
+    rows = count_text(proof.rows, "row", "rows")
+    entities = count_text(proof.entities, "entity", "entities")
+    entries = count_text(proof.entries, "entry", "entries")
+    archived = f", {proof.archived:,} archived" if proof.archived else ""
+    checkpoints = count_text(proof.checkpoints, "checkpoint", "checkpoints")
+    text = f"{rows} of the audit, {entities} with {entries}{archived}, {checkpoints}: "
+    problems = count_text(len(proof.problems), "problem", "problems")
+    terminal.report((text + problems, "bold red" if proof.problems else "bold"))
+    if proof.proven_ms is not None:
+        terminal.report(f"  proven by a signed checkpoint: what was there at {time_text(proof.proven_ms)}")
+    elif is_signed:
+        terminal.report("  no checkpoint proves anything; `interlock audit checkpoint` writes them")
+    else:
+        terminal.report("  without --public-key the chains show accidents and partial edits only")
+    if proof.problems:
+        terminal.message(("hint:", "green"), f" {exit_codes.CORRUPTION_HINT}")
+
+
+@example(
+    "interlock audit checkpoint --key /etc/orders/audit.pem --publish checkpoints.jsonl",
+    "interlock audit checkpoint --key audit.pem --bus nats://127.0.0.1:4222/audit --every 60s",
+)
+@audit.command
+@words("")
+@click.option("--key", "key_file", required=True, metavar="FILE", help="The private key, made by `audit key`.")
+@click.option("--publish", metavar="FILE", help="Append each checkpoint to this file, on another machine.")
+@click.option("--bus", metavar="URL", help="Publish each checkpoint on this bus.")
+@click.option("--every", metavar="DURATION", help="Continue, and write one so often.")
+@common
+@pass_terminal
+def checkpoint(
+    terminal: Terminal,
+    words: tuple[str, ...],
+    *,
+    key_file: str,
+    publish: str | None,
+    bus: str | None,
+    every: str | None,
+) -> int:
+    """Writes a signed checkpoint of the audit and all journals: what is there now can then no longer be forged.
+
+    Of several processes one writes them. Keep the key away from the database, and publish to a place that whoever can
+    write to the database cannot change.
+    """
+    url, _ = split_words(words)
+    if publish is not None and bus is not None:
+        raise UsageError("--publish and --bus exclude each other", code="option.conflict", hint="run one process each")
+    key = SigningKey.read(Path(key_file))
+    every_ms = None if every is None else duration_ms(every, "--every")
+
+    async def nowhere(signed: SignedCheckpoint) -> None:
+        """Publish nothing."""
+
+    async def work() -> int:
+        async with AsyncExitStack() as stack:
+            runtime = await stack.enter_async_context(open_for_writing(url))
+            target = nowhere if publish is None else publish_to_file(Path(publish))
+            if bus is not None:
+                opened = open_bus_url(bus)
+                stack.push_async_callback(opened.close)
+                target = publish_to_bus(opened)
+            writer = CheckpointWriter(runtime.store, runtime.clock, key, publish=target)
+            stack.push_async_callback(writer.close)
+            if every_ms is not None:
+                await writer.run(every_ms=every_ms)
+            return len(await writer.write_all())
+
+    try:
+        written = run(work())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return exit_codes.OK
+    terminal.report(f"{count_text(written, 'checkpoint', 'checkpoints')} written; public key {key.public.text}")
+    return exit_codes.OK
+
+
+@example("interlock audit key /etc/orders/audit.pem")
+@audit.command("key")
+@click.argument("file", metavar="FILE")
+@common
+@pass_terminal
+def create_key(terminal: Terminal, file: str) -> int:
+    """Creates the private key of checkpoints in a new file, and prints its public key."""
+    key = SigningKey.create(Path(file))
+    terminal.data(f"{key.public.text}\n")
+    terminal.message("keep the file secret, and note the public key: `audit verify --public-key` needs it")
+    return exit_codes.OK
+
+
+def _csv_line(fields: Iterable[str]) -> str:
+    """Return a line; control characters are escaped, so that a line of the file is one attempt."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(escape_line(each) for each in fields)
+    return line.getvalue()

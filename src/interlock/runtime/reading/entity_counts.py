@@ -1,0 +1,62 @@
+"""How many entities of a kind are in each state, by revision.
+
+Rule: the numbers come from the store's counters, at a cost that does not grow with the entities. A store without
+counters is read page by page.
+"""
+
+from __future__ import annotations
+
+from interlock.errors import UnavailableError
+from interlock.model.charts.chart import Chart
+from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.reading.paging import pages
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.charts.revisions import Revisions
+
+
+async def count_by_revision(
+    store: Store, revisions: Revisions, kind: str, *, rows_max: int | None = None
+) -> tuple[dict[str, dict[str, int]], bool]:
+    """Return the number of entities by revision and state, and whether all were counted: at most `rows_max`."""
+    found: dict[str, dict[str, int]] = {}
+    if store.statistics is not None:
+        for each in await store.statistics.count_states(kind):
+            found.setdefault(each.revision, {})[each.state] = each.entities
+        return found, True
+    charts: dict[str, Chart | None] = {}
+    is_complete = True
+    async for page in pages(store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=rows_max):
+        for row in page.rows:
+            if row.revision not in charts:
+                charts[row.revision] = await _chart(revisions, kind, row.revision)
+            states = found.setdefault(row.revision, {})
+            for name in _counted_states(charts[row.revision], row):
+                states[name] = states.get(name, 0) + 1
+        is_complete = page.after is None
+    return found, is_complete
+
+
+async def _chart(revisions: Revisions, kind: str, revision: str) -> Chart | None:
+    """Return the chart of a revision, or the current one if it is unknown here; None if there is none."""
+    try:
+        return await revisions.chart(kind, revision)
+    except UnavailableError as error:
+        if error.code not in CHART_MISSING_CODES:
+            raise
+        current = revisions.charts.current(kind)
+        return None if current is None else current.chart
+
+
+def _counted_states(chart: Chart | None, row: EntityRow) -> set[str]:
+    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
+    if row.ended in ENDED_STATES:
+        return {ENDED_STATES[row.ended]}
+    by_id = {} if chart is None else {each.id: each for each in chart.states}
+    found: set[str] = set()
+    for name in row.configuration:
+        state = by_id.get(name)
+        found.add(name)
+        while chart is not None and state is not None and state.index > 0:
+            found.add(state.id)
+            state = chart.states[state.parent]
+    return found
