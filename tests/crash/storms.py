@@ -102,16 +102,17 @@ class Plan(Protocol):
     """What happens in one storm, and what must hold after it."""
 
     counts: Counts
-    work: Callable[[Connection, str, str], None]
-    """What the process runs that is killed: with its pipe, the address of the store, and a fault. It sends `... N` when
-    it has processed N entities, and `done N` before it ends.
-    """
-
     work_count: int
     """How many entities there are to process."""
 
     has_last_pass: bool
     """Whether a last process runs when the clients have stopped, for what they left to it."""
+
+    @property
+    def work(self) -> Callable[[Connection, str, str], None]:
+        """What the process runs that is killed: with its pipe, the address of the store, and a fault. It sends `... N`
+        when it has processed N entities, and `done N` before it ends.
+        """
 
     def opened(self, url: str, stage: Stage) -> AbstractAsyncContextManager[Runtime]:
         """Open the store for one of the stages."""
