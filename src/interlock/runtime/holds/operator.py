@@ -45,6 +45,7 @@ from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.history.replay import entries_after
 from interlock.runtime.holds.held_work import release
+from interlock.runtime.request_checks import check_entity, check_principal, check_reason, check_resumed
 from interlock.trust.audit import act_row
 
 ResumedTimers = Literal["deadline", "shift"]
@@ -126,6 +127,7 @@ class HoldOperator:
     ) -> bool:
         """End the hold of an entity; False if it was not held. May be repeated. Raises NotFoundError."""
         kind = _kind_of(entity)
+        check_resumed(timers)
         for _ in range(CONFLICT_RETRIES_MAX + 1):
             snapshot, _ = await self._entities.load_snapshot(entity)
             held = held_of(snapshot.context)
@@ -160,7 +162,9 @@ class HoldOperator:
         *,
         expected: int | None = None,
     ) -> Receipt:
-        event = Event(name, data, type="platform", principal=None if principal is None else dict(principal))
+        check_reason(reason)
+        sender = check_principal(principal, now_ms=self._clock.now_ms())
+        event = Event(name, data, type="platform", principal=sender)
         key = f"{name}/{self._clock.token()}"
         return await self._sender.send(entity, SendRequest(event, key, expected, reason=reason))
 
@@ -247,6 +251,7 @@ class HoldOperator:
     ) -> bool:
         """End the hold of a kind; False if it was not held. Its held entities stay held."""
         _check_kind(kind)
+        check_resumed(timers)
         async with self._changing(kind) as known:
             if known.held is not None:
                 past = PastHold(known.held.at_ms, self._clock.now_ms(), timers == "shift")
@@ -259,7 +264,8 @@ class HoldOperator:
     async def _save(
         self, kind: str, hold: KindHold, event: str, what: str, reason: str | None, principal: Mapping[str, Any] | None
     ) -> None:
-        by = _name(principal) or ""
+        check_reason(reason)
+        by = _name(check_principal(principal, now_ms=self._clock.now_ms())) or ""
         row = act_row(kind, event, what, by=by, why=reason or "", now_ms=self._clock.now_ms())
         await self._facts.save_fact(f"{KIND_PREFIX}{kind}", encode(hold).decode(), audit=row)
 
@@ -340,12 +346,13 @@ class HoldOperator:
 
 
 def _kind_of(entity: str) -> str:
-    kind = entity.partition("/")[0]
+    kind = check_entity(entity)
     _check_kind(kind)
     return kind
 
 
 def _check_kind(kind: str) -> None:
+    check_entity(f"{kind}/x")
     if kind in BUILTIN_KINDS:
         message = f"entities of `{kind}` cannot be held: they belong to Interlock"
         raise UsageError(message, code="hold.builtin", hint="pause or cancel the job in the console")
