@@ -52,7 +52,7 @@ REQUESTS: dict[str, Request] = {
     ),
     "GET /sagas": Request("/sagas"),
     "GET /holds": Request("/holds"),
-    "POST /hold": Request("/hold", {"entity": OWN, "reason": "case 118"}),
+    "POST /hold": Request("/hold", {"entity": "order/unknown", "reason": "a hold waits for the clock"}),
     "POST /resume": Request("/resume", {"entity": OWN}),
     "GET /refusals": Request("/refusals"),
     "GET /refusals/proof": Request("/refusals/proof"),

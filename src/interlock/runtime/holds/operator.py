@@ -114,6 +114,7 @@ class HoldOperator:
     async def hold(self, entity: str, *, reason: str, principal: Mapping[str, Any] | None) -> Hold:
         """Hold an entity; the hold that it has, if it is held. Raises NotFoundError, RejectedError (`entity.ended`)."""
         kind = _kind_of(entity)
+        await self._entities.load_snapshot(entity)  # an unknown one leaves no mark
         await self._mark(kind)
         receipt = await self._act(entity, HOLD, {"reason": reason, "by": _name(principal)}, reason, principal)
         if receipt.outcome == "rejected":
