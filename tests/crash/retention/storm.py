@@ -2,8 +2,8 @@
 
 Parcels of half a year ago are written: most have ended, some of them on legal hold, others live. Clients send events
 with keys, create and end further parcels, and try to create those that were pruned. A process prunes and compacts; it
-is killed at random moments and started again. At the end everything is read: what had to go is gone, with the tombstone
-of its last record; nothing else is; every acknowledged event counts once; counts and lists equal the journals; every
+is killed at random moments and started again. At the end everything is read: removed entities have the tombstone
+of their last record, and no others do; every acknowledged event counts once; counts and lists equal the journals; every
 chain verifies and replays.
 
     python -m tests.crash.retention.storm 20000 20       entities and kills, on SQLite and PostgreSQL
