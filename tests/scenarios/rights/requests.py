@@ -106,7 +106,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "db status": (STORE,),
     "db tenants": (STORE,),
     "db upgrade": (STORE,),
-    "demo": "runs until it is stopped, on a store of its own",
+    "demo": "runs until it is stopped, on a separate store",
     "diff": ("order.yaml", "order.yaml", "--store", STORE),
     "doctor": (STORE, *CHART),
     "draw": ("order.yaml", "--format", "mermaid"),
