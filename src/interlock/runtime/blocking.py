@@ -51,7 +51,6 @@ def _waiting(
     method: Callable[Concatenate[Runtime, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[BlockingRuntime, P], T]:
     """Return a method of `Runtime` as one that waits for its result. To type checkers it has the same overloads."""
-
     name = method.__name__
 
     def wait(self: BlockingRuntime, /, *args: P.args, **options: P.kwargs) -> T:
@@ -66,7 +65,6 @@ def _iterating(
     method: Callable[Concatenate[Runtime, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[BlockingRuntime, P], Generator[T, None, None]]:
     """Return a method of `Runtime` that yields values as one that returns an ordinary iterator."""
-
     name = method.__name__
 
     def iterate(self: BlockingRuntime, /, *args: P.args, **options: P.kwargs) -> Generator[T, None, None]:
