@@ -8,15 +8,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 import interlock
+from interlock.buses.memory import MemoryBus
 from interlock.errors import UsageError
 from interlock.model.audit import AuditRow
+from interlock.model.limits import AUDIT_CHECKPOINT_MS
 from interlock.observe.audit import COLUMNS, AuditExport, AuditFilter, export_audit
 from interlock.observe.audit_proof import AuditProof, verify_audit
-from interlock.operate.checkpoints import CheckpointWriter, publish_to_file, read_published
+from interlock.operate.checkpoints import CheckpointWriter, publish_to_bus, publish_to_file, read_published
 from interlock.operate.retention.rules import RetentionRule
 from interlock.operate.retention.run import RetentionRun
 from interlock.runtime.runtime import Runtime
@@ -26,6 +29,7 @@ from interlock.trust.checkpoints import SignedCheckpoint, SigningKey, VerifyingK
 from tests.support.postgres_server import store_or_skip
 
 START_MS = 1_800_000_000_000
+LEASE_MS = 3 * AUDIT_CHECKPOINT_MS
 CHART = interlock.loads("""
 interlock: 1
 kind: order
@@ -190,6 +194,46 @@ async def test_one_process_writes_checkpoints(tmp_path: Path, key: SigningKey) -
 
     assert () == waits
     assert [1, 2] == [each.checkpoint.number for each in other]
+
+
+async def test_a_bus_has_each_checkpoint_with_its_own_id(tmp_path: Path, key: SigningKey) -> None:
+    """The next process publishes the last one again, because its predecessor may have died before: with the same id."""
+    bus = MemoryBus()
+    async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[CHART], work=False) as opened:
+        for number in ("1", "2"):
+            await sell(opened, number)
+            checkpoints = CheckpointWriter(opened.store, opened.clock, key, publish=publish_to_bus(bus))
+            await checkpoints.write_all()
+            await checkpoints.close()
+        published = [msgspec.convert(each.data, SignedCheckpoint) for each in bus.messages]
+        proof = await proof_of(opened, key, published)
+
+    assert [1, 1, 2] == [each.checkpoint.number for each in published]
+    assert 2 == len({each.id for each in bus.messages})
+    assert ((), 2) == (proof.problems, proof.signed)
+
+
+async def test_a_process_that_was_killed_is_followed_after_three_intervals(tmp_path: Path, key: SigningKey) -> None:
+    """Also when it stops for so long that it lost its lease: it then continues after what the other has written."""
+    clock, published = VirtualClock(START_MS), list[SignedCheckpoint]()
+    async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[CHART], clock=clock, work=False) as opened:
+        first, second = writer(opened, key, published), writer(opened, key, published)
+        await sell(opened, "1")
+        await first.write_all()
+        clock.time_ms += LEASE_MS - 1
+        await sell(opened, "2")
+        waits = await second.write_all()
+        clock.time_ms += 2
+        await second.write_all()
+        await sell(opened, "3")
+        lost = await first.write_all()
+        clock.time_ms += LEASE_MS + 1
+        await first.write_all()
+        proof = await proof_of(opened, key, published)
+
+    assert ((), ()) == (waits, lost)
+    assert [1, 1, 2, 2, 3] == [each.checkpoint.number for each in published]
+    assert ((), 3) == (proof.problems, proof.signed)
 
 
 async def test_many_entries_make_several_checkpoints(
