@@ -102,7 +102,7 @@ async def verify_audit(
     """Verify the audit, every journal, what retention removed, and all checkpoints: those in the audit and those that
     were published.
 
-    Without a key, signatures are not verified, and a whole audit that was written anew is not found.
+    Without a key, signatures are not verified, and an audit that was replaced as a whole is not found.
     """
     if store.audit is None:
         raise UsageError("this store has no audit", code="audit.unsupported")
@@ -194,7 +194,7 @@ class _AuditVerifier:
                 message = f"checkpoint {number} was published and is not in the audit{end}"
                 self._fail("checkpoint.missing", "audit", message, number)
             elif number in outside and stored.text != outside[number].text:
-                message = f"checkpoint {number} differs from the one that was published: the audit was written anew"
+                message = f"checkpoint {number} differs from the one that was published: the audit was replaced"
                 holds = self._fail("checkpoint.differs", "audit", message, number)
             holds = self._check(number, signed, every.get(number - 1)) and holds
             self._checkpoints.append((signed.checkpoint, holds))
@@ -223,7 +223,7 @@ class _AuditVerifier:
             message = f"checkpoint {number} names row {found.sequence}, and the audit ends at {self._sequence}"
             return self._fail("audit.cut", "audit", message, found.sequence)
         if head is not None and head != found.head:
-            message = f"the rows up to {found.sequence} differ from checkpoint {number}: the chain was written anew"
+            message = f"the rows up to {found.sequence} differ from checkpoint {number}: the chain was replaced"
             return self._fail("audit.rewritten", "audit", message, found.sequence)
         return head is not None  # None: that row is damaged, which is reported
 
@@ -346,7 +346,7 @@ class _AuditVerifier:
                 message = f"`{entity}` had version {journal.version} at checkpoint {number}; its journal was cut"
                 self._break(entity, "journal.cut", message, journal.version)
             elif head is not None and head != journal.head:
-                message = f"the journal of `{entity}` differs from checkpoint {number}: it was written anew"
+                message = f"the journal of `{entity}` differs from checkpoint {number}: it was replaced"
                 self._break(entity, "journal.rewritten", message, 1, shown=journal.version)
 
     async def _check_pruned(self, entity: str, journal: JournalHead, number: int) -> None:
