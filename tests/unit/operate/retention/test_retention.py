@@ -503,7 +503,15 @@ async def test_the_worker_follows_the_charts(url: str) -> None:
         await clock.advance(401 * DAY_MS)
         report = await RetentionWorker(runtime).run_once()
         assert report is not None
-        assert dict(report.done) == {"pruned": 1}, "the record of the first run"
+        assert dict(report.done) == {}, "the record of the first run stays"
+        assert len((await runtime.list(EntityQuery(kind="interlock-retention"))).rows) == 1
+
+
+def test_no_rule_removes_the_records_of_retention() -> None:
+    with pytest.raises(UsageError) as caught:
+        RetentionRule(kind="interlock-retention", ended_ms=DAY_MS)
+
+    assert caught.value.code == "retention.records"
 
 
 async def test_a_runtime_that_runs_effects_follows_its_charts(tmp_path: Path) -> None:
