@@ -228,7 +228,7 @@ AUDIT_CHECKPOINT_ENTRIES = 10_000
 """Entries of journals that one checkpoint includes: its row has a megabyte at most."""
 
 AUDIT_PLACES_MAX = 1_000
-"""Damaged places of an audit that a verification names; the others are counted. More is an audit that was replaced as a whole."""
+"""Damaged places of an audit that a verification names; the others are counted. More is an audit that was replaced."""
 
 AUDIT_PROBLEMS_MAX = 10_000
 """Problems of a store that a verification names; the others are counted: some megabytes."""
