@@ -121,6 +121,9 @@ ALIASES_MAX = 100
 EXPANDED_NODES_MAX = 50_000
 """Values of a definition after its aliases are expanded: stops alias bombs."""
 
+XML_NODES_MAX = 100_000
+"""Elements and attributes of a definition in XML: twice the values of one in JSON, which needs fewer."""
+
 INTEGER_DIGITS_MAX = 80
 """Digits of a number in a definition: 256 bits have 78; the standard parser is quadratic in digits."""
 
@@ -223,6 +226,18 @@ AUDIT_CHECKPOINT_MS = 60_000
 
 AUDIT_CHECKPOINT_ENTRIES = 10_000
 """Entries of journals that one checkpoint includes: its row has a megabyte at most."""
+
+AUDIT_PLACES_MAX = 1_000
+"""Damaged places of an audit that a verification names; the others are counted. More is an audit that was replaced."""
+
+AUDIT_PROBLEMS_MAX = 10_000
+"""Problems of a store that a verification names; the others are counted: some megabytes."""
+
+AUDIT_COVERS_MAX = 1_440
+"""Checkpoints of which a verification says what they still cover, the newest ones: a day of them."""
+
+JOURNAL_PLACES_MAX = 100
+"""Damaged places of one journal that a verification names."""
 
 AUDIT_BATCH_ROWS_MAX = 256
 """Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
