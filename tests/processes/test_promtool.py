@@ -1,4 +1,4 @@
-"""Alert rules made from a chart: promtool accepts them, and they fire when they should and are quiet when they should."""
+"""Alert rules made from a chart: promtool accepts them, and they fire when they should, and only then."""
 
 from __future__ import annotations
 

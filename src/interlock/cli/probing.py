@@ -30,18 +30,20 @@ class Probe:
         self._server = server
 
     @asynccontextmanager
-    async def watching(self, runtime: Runtime) -> AsyncIterator[None]:
-        """For the block, the store is open: the process may be ready, and has metrics."""
+    async def watching(self, runtime: Runtime) -> AsyncIterator[MetricsExporter | None]:
+        """For the block, the store is open: the process may be ready, and has metrics. Yields what exports them."""
         exporter = MetricsExporter(runtime)
+        has_metrics = True
         try:
             await exporter.start()
         except MissingExtraError as error:
+            has_metrics = False
             text = f": {error.message}, so /metrics does not answer; {error.hint}"
             self._terminal.message(("warning", "yellow"), text)
         self._server.show_metrics(exporter.render)
         self._readiness.open(runtime)
         try:
-            yield
+            yield exporter if has_metrics else None
         finally:
             self._readiness.drain()
             await exporter.stop()
@@ -52,9 +54,9 @@ class NoProbe:
 
     @asynccontextmanager
     async def watching(self, runtime: Runtime) -> AsyncIterator[None]:
-        """Do nothing."""
+        """Do nothing, and yield None."""
         del runtime
-        yield
+        yield None
 
 
 @asynccontextmanager

@@ -320,6 +320,10 @@ class BlockingRuntime:
         """As `Runtime.counts`."""
         return self._wait(self.runtime.counts(kind, reader=reader))
 
+    def ages(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
+        """As `Runtime.ages`."""
+        return self._wait(self.runtime.ages(kind, reader=reader))
+
     @overload
     def watch(
         self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: None = None

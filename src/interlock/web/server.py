@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from interlock.errors import UsageError
 from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
+from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.runtime.runtime import Runtime
 from interlock.web.app import application, normalize_origin
 from interlock.web.auth import Authentication
@@ -43,6 +44,7 @@ async def serve(
     read_only: bool = False,
     ready: Callable[[str], None],
     until: asyncio.Event | None = None,
+    exporter: MetricsExporter | None = None,
 ) -> None:
     """Serve until a signal arrives, or until `until` is set, if given: then the caller handles signals.
 
@@ -60,7 +62,7 @@ async def serve(
     own = [
         normalize_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))
     ]
-    app, console = application(runtime, access, origins=public or own, read_only=read_only)
+    app, console = application(runtime, access, origins=public or own, read_only=read_only, exporter=exporter)
     connections = Connections()
     server = _Server(uvicorn_config(app, connections), console, connections)
     stopping = _stop_on_signal(server) if until is None else _stop_on_event(server, until)

@@ -2,8 +2,8 @@
 
 Rule 1: of all processes of a store one reports the store-wide metrics: the holder of the lease `LEASE`, which it renews
 every `RENEW_MS`. Without that, sums over processes would multiply. When it is killed, another one takes over within
-`LEASE_MS`. It reports them only while its own clock says that the lease is valid, so a process that was suspended does
-not go on.
+`LEASE_MS`. It reports them only while its own clock says that the lease is valid: a process that was suspended asks for
+it again first.
 Rule 2: nothing of a kind with hidden states is shown, whoever asks. A kind that had one once stays hidden in this
 process.
 Rule 3: at most `METRIC_SERIES_MAX` series are shown. Further ones are added up as `OTHER`, and a warning says so once.
@@ -37,6 +37,7 @@ from interlock.observe.metrics.families import (
     Samples,
 )
 from interlock.observe.metrics.store_gauges import read_store_gauges, shown_kinds
+from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease
 from interlock.ports.reading.statistics import DWELL_BOUNDS_MS
 from interlock.ports.threads import in_thread
@@ -68,11 +69,14 @@ class MetricsExporter:
         self._counters = ProcessCounters(self._charts_of)
         self._owner = runtime.clock.token()
         self._lease: Lease | None = None
+        self._tried_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._rendering = asyncio.Lock()
         self._text = b""
         self._rendered_ms: int | None = None
         self._hidden: set[str] = set()
+        self.shown: frozenset[str] = frozenset()
+        """The kinds that the last text may contain."""
         self._series = SeriesLimit()
 
     async def start(self) -> None:
@@ -115,6 +119,8 @@ class MetricsExporter:
     async def _collect(self) -> dict[Family, Samples]:
         runtime, counted = self._runtime, self._counters.samples()
         found: dict[Family, Samples] = {MAILBOX_WAITING: {(): runtime.entities.process.waiting.total}}
+        if not 0 <= runtime.clock.now_ms() - self._tried_ms < RENEW_MS:  # the process was suspended
+            await self._acquire()
         is_leader = self.is_leader
         try:
             shown = await shown_kinds(runtime)
@@ -124,8 +130,9 @@ class MetricsExporter:
             _log.warning("the store cannot be read for metrics", extra={"code": error.code})
             return {**found, EXPORTER_LEADER: {(): 0}}
         self._hidden |= {each for each in (*self._counters.kinds, *runtime.charts.kinds()) if each not in shown.charts}
+        self.shown = frozenset(shown.charts) - self._hidden
         for family, samples in {**counted, **gauges, **durations}.items():
-            found[family] = self._visible(family, samples, set(shown.charts))
+            found[family] = self._visible(family, samples)
         found[EXPORTER_LEADER] = {(): int(is_leader and self.is_leader)}
         return found
 
@@ -141,12 +148,11 @@ class MetricsExporter:
         }
         return {STATE_DURATION: samples}
 
-    def _visible(self, family: Family, samples: Samples, kinds: set[str]) -> Samples:
+    def _visible(self, family: Family, samples: Samples) -> Samples:
         """Return the samples of kinds that may be shown; what no chart names is shown, too."""
         if "kind" not in family.labels:
             return samples
-        shown = (kinds - self._hidden) | {OTHER}
-        return {labels: value for labels, value in samples.items() if labels[0] in shown}
+        return {labels: value for labels, value in samples.items() if labels[0] in self.shown or labels[0] == OTHER}
 
     def _charts_of(self, kind: str) -> tuple[Chart, ...]:
         """Return the charts of a kind that are known here without asking the store."""
@@ -162,7 +168,7 @@ class MetricsExporter:
         leases = self._runtime.store.leases
         if leases is None:
             return
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._tried_ms = self._runtime.clock.now_ms()
         try:
             lease = await leases.acquire_lease(LEASE, owner=self._owner, now_ms=now_ms, until_ms=now_ms + LEASE_MS)
         except InterlockError as error:
@@ -175,7 +181,7 @@ class MetricsExporter:
     async def _renew_forever(self) -> None:
         """The loop is endless on purpose; `stop` cancels it."""
         while True:
-            await self._runtime.clock.sleep_ms(RENEW_MS)
+            await wait_to_poll(self._runtime.clock, RENEW_MS)
             await self._acquire()
 
 

@@ -33,7 +33,11 @@ from interlock.ports.reading.statistics import COUNT_MAX, Statistics
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, Store
 from interlock.ports.work import WorkQuery, WorkQueue
 from interlock.runtime.charts.registry import BUILTIN_KINDS
+from interlock.runtime.reading.readers import ReaderViews
 from interlock.runtime.runtime import Runtime
+
+NO_RIGHTS = {"id": "metrics"}
+"""The reader of metrics: whoever gets the text."""
 
 
 class ShownKinds(Struct, frozen=True):
@@ -64,13 +68,14 @@ async def _shown_chart(runtime: Runtime, kind: str) -> Chart | None:
     counts = () if statistics is None else await statistics.count_states(kind)
     try:
         newest = (await revisions.newest(kind)).chart
-        others = [await revisions.chart(kind, each) for each in sorted({each.revision for each in counts})]
+        for each in sorted({each.revision for each in counts}):  # one whose chart is unknown may have hidden states
+            await revisions.chart(kind, each)
+        await ReaderViews(runtime.entities).check_kind(kind, NO_RIGHTS)
     except (NotFoundError, UnavailableError) as error:
-        if error.code not in CHART_MISSING_CODES:
+        if isinstance(error, UnavailableError) and error.code not in CHART_MISSING_CODES:
             raise
         return None
-    own = [each.chart for each in runtime.charts.revisions(kind).values()]
-    return newest if all(each.hidden is None for each in (newest, *own, *others)) else None
+    return newest
 
 
 async def read_store_gauges(runtime: Runtime, shown: ShownKinds) -> dict[Family, Samples]:

@@ -24,7 +24,7 @@ COUNT_MAX = 10_000
 DWELL_FACTOR = 4
 """By how much neighbouring bounds differ."""
 
-DWELL_BOUNDS_MS = tuple(100 * DWELL_FACTOR**number for number in range(14))
+DWELL_BOUNDS_MS: tuple[int, ...] = tuple(100 * DWELL_FACTOR**number for number in range(14))
 """Upper bounds of the buckets of dwell times, from a tenth of a second to 78 days, each four times the one before. The
 last bucket has none. Stores keep the numbers of buckets, so the bounds change only with a migration (ADR 0162)."""
 

@@ -1,4 +1,4 @@
-"""The alert rules of charts: thresholds, windows and labels. `tests/processes/test_promtool.py` shows that they fire."""
+"""The alert rules of charts: thresholds, windows, labels. `tests/processes/test_promtool.py` shows that they fire."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def serve(
 
     async def work_until_stopped() -> None:
         await check_exists(url)
-        async with probing(terminal, probe, url) as probes, opening() as runtime, probes.watching(runtime):
+        async with probing(terminal, probe, url) as probes, opening() as runtime, probes.watching(runtime) as exporter:
             if watcher is None:
                 user = local_user(given, await known_roles(runtime), read_only=read_only)
                 authentication = auth.Authentication(clock, local=user)
@@ -132,6 +132,7 @@ def serve(
                     origins=origins,
                     read_only=read_only,
                     ready=partial(ready, authentication),
+                    exporter=exporter,
                 )
 
     run(work_until_stopped())
