@@ -126,7 +126,7 @@ async def test_populations_and_the_oldest_entity_are_those_of_the_store(url: str
 
 
 async def test_overdue_work_and_dead_letters_are_shown_by_lane(url: str) -> None:
-    chart = "interlock: 1\nkind: job\ninitial: on\nstates: {on: {entry: [charge], on: {again: {target: on, reenter: true}}}}\n"
+    chart = "interlock: 1\nkind: job\nstates: {on: {entry: [charge], on: {again: {target: on, reenter: true}}}}\n"
     clock = VirtualClock()
     async with exported(url, clock, chart) as (jobs, exporter):
         await jobs.create("job/1")
