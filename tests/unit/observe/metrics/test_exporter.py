@@ -146,6 +146,7 @@ async def test_times_in_states_only_grow(place: str, tmp_path: Path, monkeypatch
     clock = VirtualClock()
     async with exported(place, clock) as (orders, exporter):
         counts = []
+        found: Scrape = {}
         for number in (1, 2):
             await orders.create(f"order/{number}")
             clock.time_ms += 1_500
