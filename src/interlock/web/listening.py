@@ -14,8 +14,9 @@ _BIND_HINTS = {
 }
 
 
-def bind_socket(host: str, port: int, *, option: str = "--port") -> socket.socket:
-    """Return a listening socket. Raises UnavailableError if the port is in use; `option` is what chooses another.
+def bind_socket(host: str, port: int, *, option: str = "--port", address: str = "--host") -> socket.socket:
+    """Return a listening socket. Raises UnavailableError if the port is in use; `option` is what chooses another,
+    `address` what chooses another address.
 
     The protocol is given explicitly: without it, asyncio does not disable Nagle's algorithm for accepted connections,
     and the body of a response waits until the client acknowledges the head, which most clients delay by 40 ms.
@@ -28,7 +29,9 @@ def bind_socket(host: str, port: int, *, option: str = "--port") -> socket.socke
         listening.listen(HTTP_BACKLOG_MAX)  # now, so that clients can connect as soon as the address is printed
     except OSError as error:
         listening.close()
-        hint = _BIND_HINTS.get(error.errno or 0, "choose an address of this machine").format(option=option)
+        hint = _BIND_HINTS.get(error.errno or 0, "choose an address of this machine with {address}").format(
+            option=option, address=address
+        )
         is_used = error.errno == errno.EADDRINUSE
         message = f"port {port} is in use" if is_used else f"cannot listen on {host} port {port}: {error.strerror}"
         raise UnavailableError(message, code="serve.port", hint=hint) from None

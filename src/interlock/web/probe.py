@@ -72,7 +72,7 @@ class ProbeServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port. Raises UnavailableError if it is in use."""
-        listening = bind_socket(host, port, option="--probe")
+        listening = bind_socket(host, port, option="--probe", address="--probe")
         self._server = await asyncio.start_server(self._serve, sock=listening, limit=HEAD_BYTES_MAX)
         return int(listening.getsockname()[1])
 

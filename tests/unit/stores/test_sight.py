@@ -98,7 +98,7 @@ async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> 
         for state, buckets in told["dwell"].items()
     }
     assert {("off", 1), ("on", 1), ("on.dim", 1)} == told["counts"]
-    assert {"off": [2, 2], "on": [4], "on.dim": [4], "on.bright": [0]} == stays
+    assert {"off": [3, 3], "on": [6], "on.dim": [6], "on.bright": [0]} == stays
     assert 6 == sum(each.steps for each in told["minutes"])
     assert [each.minute_ms for each in told["minutes"]] == sorted(each.minute_ms for each in told["minutes"])
 
