@@ -53,6 +53,7 @@ COMMANDS = {
     "draw": ("interlock.cli.commands.charts.draw:draw", "Draw a chart as a picture or as diagram text"),
     "effects": ("interlock.cli.commands.entities.effects:effects", "List, retry or drop effects, timers and messages"),
     "erase": ("interlock.cli.commands.trust.erase:erase", "Erase the personal data of an entity"),
+    "export": ("interlock.cli.commands.charts.export:export", "Write alert rules or a dashboard from charts"),
     "fmt": ("interlock.cli.commands.charts.convert:fmt", "Format YAML definitions"),
     "journal": ("interlock.cli.commands.entities.history:journal", "Print the journal of an entity"),
     "keys": ("interlock.cli.commands.trust.keys:keys", "Create, list, rotate and revoke API keys"),
@@ -112,6 +113,10 @@ SUBCOMMANDS = {
         "show": "Print a stored definition",
         "add": "Save definitions",
     },
+    "export": {
+        "prometheus-rules": "Write alert rules for Prometheus",
+        "grafana": "Write a dashboard for Grafana",
+    },
     "index": {
         "build": "Add older entities to indexes",
         "drop": "Remove an index",
@@ -170,6 +175,7 @@ SECTIONS = {
             "keys",
             "top",
             "stuck",
+            "export",
             "effects",
             "doctor",
             "verify",

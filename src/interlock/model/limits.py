@@ -69,6 +69,10 @@ CONTENT_DEPTH_MAX = 64
 FOREACH_DEPTH_MAX = 16
 """Levels of nested `foreach`: Python allows 20 nested blocks of code, and generated code needs a few."""
 
+METRIC_SERIES_MAX = 10_000
+"""Series of metrics of one process: some megabytes in each Prometheus that reads them. A chart with 50 states and 50
+events has about 1,500."""
+
 NAME_BYTES_MAX = 256
 """Bytes of an event name or state id: they are keys of rows and labels of metrics."""
 

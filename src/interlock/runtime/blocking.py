@@ -87,6 +87,7 @@ class BlockingRuntime:
     indexes = _waiting(Runtime.indexes)
     can = _waiting(Runtime.can)
     counts = _waiting(Runtime.counts)
+    ages = _waiting(Runtime.ages)
     preview_upgrade = _waiting(Runtime.preview_upgrade)
     projections = _waiting(Runtime.projections)
     verify = _waiting(Runtime.verify)

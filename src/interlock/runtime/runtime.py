@@ -23,10 +23,11 @@ from msgspec.structs import replace
 
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
-from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
+from interlock.model.charts.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.encoding.convert import Model
 from interlock.model.encoding.index_key import IndexForm
@@ -36,11 +37,21 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.reading.field_indexes import IndexStatus
 from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.paging import pages
 from interlock.ports.reading.projections import ProjectionStatus, Projector
-from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.ports.store import (
+    ENDED_STATES,
+    PAGE_MAX,
+    EntityPage,
+    EntityQuery,
+    JoinedStore,
+    Store,
+    check_capabilities,
+)
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
@@ -664,6 +675,35 @@ class Runtime:
             for state, entities in states.items():
                 found[state] = found.get(state, 0) + entities
         return found
+
+    async def ages(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
+        """Return for how many milliseconds the oldest entity of each state has been in it, compounds included.
+
+        Empty states, and those in which entities have ended, are left out. Each state is one lookup in the store's
+        lists; a store without lists is read page by page. Raises as `counts` does.
+        """
+        found: dict[str, int] = {}
+        chart = await self._newest_chart(kind)
+        final = {each.id for each in chart.states if each.type == "final"} if chart is not None else set()
+        now_ms, limit = self.clock.now_ms(), PAGE_MAX if self.store.statistics is None else 1
+        for state, entities in (await self.counts(kind, reader=reader)).items():
+            if entities and state not in final and state not in ENDED_STATES.values():
+                query = EntityQuery(kind=kind, state=state, limit=limit)
+                rows = (row async for page in pages(self.store.find, query) for row in page.rows if row.ended is None)
+                async with aclosing(rows):
+                    async for row in rows:
+                        found[state] = max(0, now_ms - row.entered_ms)
+                        break
+        return found
+
+    async def _newest_chart(self, kind: str) -> Chart | None:
+        """Return the chart of a kind that this process or the store has; None if there is none."""
+        try:
+            return (await self.revisions.newest(kind)).chart
+        except (NotFoundError, UnavailableError) as error:
+            if error.code not in CHART_MISSING_CODES:
+                raise
+            return None
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""

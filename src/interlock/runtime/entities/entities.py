@@ -22,14 +22,15 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, PrunedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, visible_version
+from interlock.model.journal.entry import Entry, Receipt, visible_version
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, stopwatch_ns
 from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.meter import Meter
 from interlock.ports.store import (
     Append,
     Appended,
@@ -76,6 +77,7 @@ class ProcessState:
         self.is_closed = False
         self.stopped: UnavailableError | None = None
         self.vault: PersonalVault | None = None
+        self.meter: Meter | None = None
 
 
 class SnapshotCache(OrderedDict[str, tuple[Snapshot, int]]):
@@ -241,7 +243,13 @@ class Entities:
 
         Raises UnavailableError when the store is at an earlier version than the step was computed on.
         """
-        result = await self.store.append(append)
+        meter = self.process.meter
+        if meter is None:
+            result = await self.store.append(append)
+        else:
+            started_ns = stopwatch_ns()
+            result = await self.store.append(append)
+            meter.appended(stopwatch_ns() - started_ns)
         if isinstance(result, Appended):
             self.snapshots.keep(append.snapshot, append.entry.event.time_ms)
             self.announcements.appended(append)
@@ -252,6 +260,12 @@ class Entities:
         elif isinstance(result, Conflict) and result.version < append.expected:
             raise await self.gone(append.entity, result.version, append.expected)
         return result
+
+    def count(self, event: str, receipt: Receipt) -> None:
+        """Report to the meter, if there is one, what became of an event."""
+        meter = self.process.meter
+        if meter is not None:
+            meter.received(receipt.entity.partition("/")[0], event, receipt.outcome, receipt.reason)
 
     async def epoch(self) -> int:
         """Return the restore epoch of the store, read once: workers are stopped before it is raised."""

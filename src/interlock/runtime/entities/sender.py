@@ -193,14 +193,21 @@ class EntitySender:
             ):
                 unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
+                    if entities.process.meter is not None:
+                        entities.count(request.event.name, unseen)
                     return unseen
         async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
                 receipt = await self._try_send(entity, request)
+                meter = entities.process.meter
                 if receipt is not LOST:
+                    if meter is not None:
+                        entities.count(request.event.name, receipt)
                     return receipt
+                if meter is not None:
+                    meter.lost(entity.partition("/")[0])
                 entities.snapshots.pop(entity, None)
                 if entities.tries_max == 1:
                     raise joined_conflict(entity)

@@ -19,7 +19,7 @@ from interlock.errors import CompactedError, NotFoundError, RejectedError, Unava
 from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.personal_token import KEY_FIELD, contains_token
@@ -139,6 +139,9 @@ class EntityDelivery:
                 break
             if moved is None:
                 fired.add(work_id)
+                meter = self._entities.process.meter
+                if meter is not None:
+                    meter.fired(snapshot.kind, max(0, self._clock.now_ms() - timer.due_ms))
         return TimersFired(frozenset(fired), waiting, refused)
 
     async def _rebase_timer(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
@@ -209,7 +212,8 @@ class EntityDelivery:
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
         context, owner = child_context(kernel, payload.get("input")), above.context.get(KEY_FIELD)
-        await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
+        created = await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
+        self._entities.count(CREATE, created)
         child = await self._child(entity, invoke)
         if child is None:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")

@@ -96,6 +96,7 @@ class Worker:
             defaults=defaults,
             work=work,
             pauses=pauses,
+            meter=lambda: runtime.entities.process.meter,
         )
         children = Children(delivery, clock, work=work)
         specs = {

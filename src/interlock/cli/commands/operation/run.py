@@ -21,6 +21,7 @@ from interlock.cli import exit_codes
 from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
+from interlock.cli.probing import probe_option, probing
 from interlock.cli.project import default_keyring, default_store, key_prefix_of, load_charts, project
 from interlock.cli.session import forbid_core_dumps, frozen_heap, run
 from interlock.cli.user_code import load_code
@@ -35,6 +36,7 @@ from interlock.stores.registry import without_password
 @example(
     "interlock run orders:charts --store sqlite:///orders.db",
     "interlock run orders:charts --bus nats://127.0.0.1:4222?stream=orders",
+    "interlock run orders:charts --probe :8471",
 )
 @click.command("run")
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
@@ -47,6 +49,7 @@ from interlock.stores.registry import without_password
     "--lease", default="30s", metavar="DURATION", help="Time until work of a dead worker is requeued (default 30s)."
 )
 @click.option("--lifecycle", metavar="NAME", help="Stop together with all processes that use this lifecycle.")
+@probe_option
 @key_prefix_option
 @common
 @pass_terminal
@@ -59,6 +62,7 @@ def run_command(
     drain: str,
     lease: str,
     lifecycle: str | None,
+    probe: str | None,
     key_prefix: str | None,
 ) -> int:
     """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
@@ -92,7 +96,7 @@ def run_command(
                 handler_defaults=project().handler_defaults,
                 keyring=default_keyring(),
             )
-            async with opening as runtime:
+            async with probing(terminal, probe, url) as probes, opening as runtime, probes.watching(runtime):
                 stack.enter_context(frozen_heap())
                 _print_running(terminal, charts, url)
                 for each in await missing_revisions(runtime):
