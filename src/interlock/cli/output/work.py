@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.cli.output.terminal import Line, Part
 from interlock.cli.output.values import age_text, time_text
-from interlock.effects.failed_attempts import failed_attempts
+from interlock.model.journal.attempts import failed_attempts
 from interlock.model.journal.work import CHILD_WORK
 from interlock.observe.work_status import WorkStatus, work_status
 from interlock.operate.dead_letters import key_of

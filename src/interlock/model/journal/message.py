@@ -10,7 +10,6 @@ Rule 4: every bus has the same wire format, the structured JSON of CloudEvents. 
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from interlock.errors import RejectedError
 from interlock.model.encoding.codec import UNDECODABLE, encode
+from interlock.model.journal.cause import is_traceparent
 from interlock.model.journal.entry import Entry, visible_version
 from interlock.model.journal.work import EPOCH, PLACE, WorkId, key_base
 from interlock.model.keys import OWN, REQUESTS
@@ -31,7 +31,6 @@ SOURCE = "/interlock"
 """The `source` of messages, before the kind, unless the address of the bus names another."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TEXTS = ("id", "source", "type", "subject", "sequence", "kind", "event", "key", "principal", "revision")
 _REQUIRED = ("id", "source", "type")
 
@@ -120,7 +119,7 @@ def encode_message(message: Message) -> bytes:
         found["partitionkey"] = message.subject
     if message.trace is not None:
         # The trace of a sender need not be a traceparent. Only a valid one may have that name.
-        found["traceparent" if _TRACEPARENT.fullmatch(message.trace) else "trace"] = message.trace
+        found["traceparent" if is_traceparent(message.trace) else "trace"] = message.trace
     if isinstance(message.data, bytes):
         found["data_base64"] = b64encode(message.data).decode()
     elif message.data is not None:
@@ -148,7 +147,7 @@ def decode_message(body: bytes) -> Message:
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
-    if not isinstance(trace, str) or _TRACEPARENT.fullmatch(trace) is None:  # W3C: an invalid one is ignored
+    if not isinstance(trace, str) or not is_traceparent(trace):  # W3C: an invalid one is ignored
         # The attribute `trace` of another system may have any type.
         trace = found.pop("trace") if isinstance(found.get("trace"), str) else None
     return Message(

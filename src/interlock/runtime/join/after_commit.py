@@ -20,6 +20,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Joins
 from interlock.ports.transactions import TransactionEnd
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.transition_log import Line
 
 LOOK_MS_MIN, LOOK_MS_MAX = 2, 50
 """The waits between two looks at open transactions: one query for all of them."""
@@ -41,6 +42,7 @@ class JoinedWrite:
     mark: object
     work: tuple[WorkDelta, ...]
     is_reported: bool
+    lines: tuple[Line, ...] = ()
     started: float = 0.0
     is_over: bool = False
     is_warned: bool = False
@@ -75,6 +77,9 @@ class CommitWatch:
         if not self._entities.is_closed:
             self._joins.committed(write.mark)
             self._entities.announce(write.entity, write.work)
+            if self._entities.process.transitions is not None:
+                for line in write.lines:
+                    self._entities.process.transitions.write(line)
             self._register(write.entity.partition("/")[0])
 
     def _register(self, kind: str) -> None:

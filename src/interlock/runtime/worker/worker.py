@@ -96,6 +96,7 @@ class Worker:
             defaults=defaults,
             work=work,
             pauses=pauses,
+            tracer=runtime.entities.process.tracer,
         )
         children = Children(delivery, clock, work=work)
         specs = {

@@ -1,0 +1,47 @@
+"""Who acted, and for whom. Both are derived from a principal.
+
+Rule: for whom something happens gives no right. It is passed on along a chain of causes, without roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from interlock.model.encoding.storable import describe
+
+ActorKind = Literal["user", "service", "system"]
+
+_KINDS: dict[str, ActorKind] = {"service": "service", "system": "system", "bus": "service", "worker": "system"}
+"""What a principal may call itself, where that is not a user."""
+
+
+class Actor(Struct, frozen=True):
+    """Who acted: an id and what it is."""
+
+    id: str
+    kind: ActorKind
+
+
+def actor_of(principal: Any) -> Actor | None:
+    """Return who a principal is; None without one, or without an id."""
+    if not isinstance(principal, Mapping):
+        return None
+    name, kind = principal.get("id"), principal.get("kind")
+    if name is None:
+        return None
+    return Actor(describe(name), _KINDS.get(kind, "user") if isinstance(kind, str) else "user")
+
+
+def originator_of(principal: Any) -> Actor | None:
+    """Return for whom a principal acts, if it says so."""
+    given = principal.get("for") if isinstance(principal, Mapping) else None
+    return actor_of(given)
+
+
+def whom_of(principal: Any) -> Actor | None:
+    """Return for whom the consequences of an event happen: its originator, else its sender, unless that is a system."""
+    found = originator_of(principal) or actor_of(principal)
+    return None if found is None or found.kind == "system" else found
