@@ -169,6 +169,7 @@ async def test_a_failure_is_retried_by_the_policy_of_the_chart(scene: Scene) -> 
     held = invoke(retry=ONE)
 
     failed = [{"number": 1, "started_ms": NOW, "duration_ms": 0, "code": "ConnectionError", "message": "gone"}]
+    failed[0]["next_ms"] = NOW + 1_000
     why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown", "failed": failed}
 
     assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
@@ -386,7 +387,9 @@ async def test_a_failed_attempt_is_stored_with_its_error_and_duration(scene: Sce
 
     assert settled is not None
     assert ("again", "ConnectionError") == (settled.verdict, settled.error["code"])
-    assert (earlier, PastAttempt(2, NOW, 250, "ConnectionError", "the bank is away")) == failed_attempts(settled.error)
+    assert (earlier, PastAttempt(2, NOW, 250, "ConnectionError", "the bank is away", NOW + 1_250)) == failed_attempts(
+        settled.error
+    )
 
 
 async def test_defaults_of_the_kind_limit_and_retry_an_attempt(scene: Scene) -> None:

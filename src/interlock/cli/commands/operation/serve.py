@@ -18,11 +18,13 @@ from interlock.cli.options import (
     common,
     example,
     key_prefix_option,
+    log_option,
     parse_principal,
     pass_terminal,
     user_name,
     words,
 )
+from interlock.cli.output.log_handler import LogForm
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import (
     default_keyring,
@@ -61,6 +63,7 @@ PORT = 8470
     "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy; may be repeated."
 )
 @key_prefix_option
+@log_option
 @chart_option
 @common
 @pass_terminal
@@ -76,6 +79,7 @@ def serve(
     principal: str | None,
     origins: tuple[str, ...],
     key_prefix: str | None,
+    log: str | None,
     charts: tuple[str, ...],
 ) -> int:
     """Prints a one-time sign-in link. Ctrl-C stops it after the current requests.
@@ -131,7 +135,7 @@ def serve(
                     ready=partial(ready, authentication),
                 )
 
-    run(work_until_stopped())
+    run(work_until_stopped(), log=None if log is None else LogForm(log))
     terminal.message("stopped")
     return exit_codes.OK
 
