@@ -59,6 +59,7 @@ events:
   touch: {roles: [customer]}
   freeze: {roles: [police]}
   thaw: {roles: [police]}
+  close: {roles: [police]}
 initial: active
 states:
   active:
@@ -68,7 +69,8 @@ states:
   frozen:
     sensitive: {as: active, roles: [police]}
     invoke: {id: report, src: police.report}
-    on: {thaw: active}
+    on: {thaw: active, close: closed}
+  closed: {}
 """
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from msgspec import Struct
+
 from interlock.effects.work_delta import visible_entry
 from interlock.kernel.step import Kernel
 from interlock.model.audit import actor_of_event
@@ -28,8 +30,13 @@ from interlock.runtime.entities.append_builder import is_concealed
 LOGGER = "interlock.transitions"
 """The name of the logger."""
 
-Line = dict[str, Any]
-"""The fields of a line."""
+
+class Line(Struct, frozen=True):
+    """A line: its fields, and by which version and key its entry is found."""
+
+    version: int
+    key: str
+    fields: dict[str, Any]
 
 
 def open_transition_log() -> TransitionLog | None:
@@ -55,7 +62,7 @@ class TransitionLog:
         event, name = shown.event, shown.event.name
         if (event.origin is not None or event.sendid is not None) and is_sensitive(kernel.chart):
             name = ChartMask(kernel.chart).name(name)  # an entity sent it, and may have computed its name
-        return {
+        fields = {
             "entity_id": append.entity,
             "kind": append.kind,
             "state_from": ",".join(shown.before),
@@ -67,10 +74,11 @@ class TransitionLog:
             "version": visible_version(entry),
             "outcome": shown.outcome,
         }
+        return Line(entry.version, entry.key, fields)
 
     def write(self, line: Line) -> None:
         """Write a line."""
-        self._logger.info("transition", extra=line)
+        self._logger.info("transition", extra=line.fields)
 
 
 def printable(text: str) -> str:

@@ -77,7 +77,7 @@ def journal(
     principal: str | None,
     as_json: bool,
 ) -> int:
-    """Prints one entry per line; with -v also payloads, keys and effects. Needs no chart.
+    """Prints one entry per line; with -v also payloads, keys, attempts and effects. Needs no chart.
 
     Of a corrupt journal the entries before the corruption are printed; the exit code is 8. With --json one JSON object
     per line.
