@@ -68,6 +68,7 @@ COMMANDS = {
     "schema": ("interlock.cli.commands.charts.convert:schema", "Print the JSON Schema for editors"),
     "send": ("interlock.cli.commands.entities.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.operation.serve:serve", "Start the web console and HTTP API"),
+    "lifecycle": ("interlock.cli.commands.operation.lifecycle:lifecycle", "Show or drain processes that stop together"),
     "migrate": ("interlock.cli.commands.changes.migrate:migrate", "Move entities to a newer chart"),
     "rollout": ("interlock.cli.commands.changes.rollout:rollout", "Start some new entities on a new chart"),
     "shadow": ("interlock.cli.commands.changes.shadow:shadow", "Compare recorded steps with those of a new chart"),
@@ -131,6 +132,10 @@ SUBCOMMANDS = {
         "rotate": "Create a key in place of another one",
         "revoke": "Remove a key",
     },
+    "lifecycle": {
+        "show": "Show the phase, the processes and their permits",
+        "drain": "Refuse new work everywhere, and wait until all have ended",
+    },
     "migrate": {
         "plan": "Say which entities would move, and why others stay",
         "apply": "Move every entity that can be carried",
@@ -157,6 +162,7 @@ SECTIONS = {
         *(
             "run",
             "serve",
+            "lifecycle",
             "keys",
             "top",
             "stuck",
