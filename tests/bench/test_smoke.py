@@ -46,6 +46,7 @@ pytestmark = pytest.mark.slow
         ("evolve,sqlite,files", {"revisions": {"sqlite", "files"}, "moves": {"sqlite", "files"}}),
         ("finding,sqlite,files", {"finding": {"sqlite", "files"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),
+        ("traces,log,spans", {"traces": {"log", "spans"}}),
         ("pages,2000", {"pages": {"entity", "work"}}),
     ],
 )

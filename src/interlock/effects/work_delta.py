@@ -77,7 +77,10 @@ def work_delta(
     if cause is not None and created:
         stored = cause_body(cause)
         created = [
-            each if each.id.lane == "message" else replace(each, body={**each.body, CAUSE: stored}) for each in created
+            each
+            if each.id.lane == "message"
+            else Work(each.id, each.name, {**each.body, CAUSE: stored}, each.due_ms)  # faster than `replace`
+            for each in created
         ]
     return WorkDelta(tuple(created), finished, tuple(cancelled))
 

@@ -53,12 +53,12 @@ class OpenTelemetryTracer:
     """Starts spans of a provider."""
 
     def __init__(self, provider: TracerProvider) -> None:
+        from importlib.metadata import version
+
         from opentelemetry import trace
 
-        from interlock import __version__
-
         self._api = trace
-        self._tracer = provider.get_tracer(SCOPE, __version__)
+        self._tracer = provider.get_tracer(SCOPE, version("interlock"))
         self._kinds = {each: trace.SpanKind[each.name] for each in SpanKind}
 
     def has_current(self) -> bool:

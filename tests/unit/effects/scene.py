@@ -11,7 +11,7 @@ from interlock.effects.lanes import RunningWork
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
 from interlock.model.journal.attempts import PastAttempt
-from interlock.model.journal.cause import Cause
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work, WorkId
 from interlock.model.step import Outcome
@@ -71,7 +71,7 @@ class RecordingDelivery:
         self.attempts.append(attempts)
         return Receipt(entity, self.outcome, 3)
 
-    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause]) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Return what the test set."""
         return TimersFired(self.fired, self.waiting)
 

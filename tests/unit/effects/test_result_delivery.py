@@ -17,7 +17,7 @@ from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
-from interlock.model.journal.cause import Cause
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.ports.delivery import Child, TimersFired
@@ -44,7 +44,7 @@ class SlowDelivery(RecordingDelivery):
         await self._kept(fields.get("finishes"))
         return receipt
 
-    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause]) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Ends every timer at once."""
         rows = self.store.table.list_work(WorkQuery(lane="timer")).rows
         for row in rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -239,7 +240,7 @@ states:
         await reminders.create("reminder/1", trace=SENT)
         for version in (2, 3, 4):
             await clock.advance(20 * 3_600_000)
-            await eventually(lambda version=version: _is_at(reminders, "reminder/1", version))
+            await eventually(partial(_is_at, reminders, "reminder/1", version))
 
     timers = exported.named("interlock.timer")
     ids = [f"{each.context.trace_id:032x}" for each in timers]

@@ -111,16 +111,20 @@ class _Waiting(QueueHandler):
 class _Writing(QueueListener):
     """The thread that writes. What waits when it stops is still written."""
 
+    def __init__(self, waiting: queue.Queue[object], handler: logging.Handler) -> None:
+        super().__init__(waiting, handler, respect_handler_level=True)
+        self._waiting = waiting
+
     def enqueue_sentinel(self) -> None:
         """Wait for room: the queue may be full."""
-        self.queue.put(None)  # what QueueListener stops at
+        self._waiting.put(None)  # what QueueListener stops at
 
 
 @contextmanager
 def _in_thread(handler: logging.Handler) -> Iterator[logging.Handler]:
     """Give a handler whose records a thread passes on."""
     waiting: queue.Queue[object] = queue.Queue(LINES_WAITING_MAX)
-    first, thread = _Waiting(waiting), _Writing(waiting, handler, respect_handler_level=True)
+    first, thread = _Waiting(waiting), _Writing(waiting, handler)
     thread.start()
     try:
         yield first

@@ -163,7 +163,7 @@ class WorkflowEntity:
         parent = self.delivery.parent_of(data)
         step = kernel.start(data["context"], entity=start.entity, time_ms=event.time_ms, parent=parent)
         append = self.entities.appends.build(kernel, None, step, event, start.key, start.trace, reason=start.reason)
-        result = _now(self.entities.append(append, step))
+        result = _now(self.entities.append(append, step, kernel))
         assert isinstance(result, Appended)
 
     async def _kernel(self, kind: str, revision: str) -> Kernel:

@@ -19,7 +19,6 @@ import msgspec
 from msgspec import Struct
 
 from interlock.model.actor import Actor
-from interlock.model.encoding.codec import to_builtins
 from interlock.model.journal.work import WorkId
 
 CAUSE = "_cause"
@@ -53,7 +52,11 @@ def trace_id(trace: str | None) -> str:
 
 def cause_body(cause: Cause) -> dict[str, Any]:
     """Return what the body of work has under `CAUSE`."""
-    body: dict[str, Any] = to_builtins(cause)
+    body: dict[str, Any] = {}
+    if cause.trace is not None:
+        body = {"trace": cause.trace, "since_ms": cause.since_ms}
+    if cause.whom is not None:
+        body["for"] = {"id": cause.whom.id, "kind": cause.whom.kind}
     return body
 
 

@@ -122,7 +122,10 @@ class AppendBuilder:
             return NO_WORK
         event = entry.event
         work, time_ms = NO_WORK, event.at_ms
-        if entry.trace is not None or event.principal is not None or cause is not None:
+        after = step.snapshot
+        if not (step.effects or after.timers or after.ended):
+            cause = None  # the step creates no work
+        elif entry.trace is not None or event.principal is not None or cause is not None:
             cause = _next_cause(entry, cause, is_concealed=is_concealed(kernel, before, step.snapshot))
         if self._messages.is_on:
             is_quiet = entry.event.name == MOVED and entry.before == entry.after
