@@ -280,10 +280,10 @@ class HandlerRunner:
         if self._tracer is None or work.cause is None:
             return await self._attempt(work, details, None)
         now_ms = self._clock.now_ms()
-        begun = start_caused(self._tracer, "interlock.effect", SpanKind.CLIENT, work.cause, now_ms=now_ms)
-        if begun is None:
+        started = start_caused(self._tracer, "interlock.effect", SpanKind.CLIENT, work.cause, now_ms=now_ms)
+        if started is None:
             return await self._attempt(work, details, None)
-        span, work.cause = begun.span, begun.cause
+        span, work.cause = started.span, started.cause
         span.note(entity=claim.entity, effect=claim.work.name, key=claim.key, attempt=claim.attempt)
         try:
             outcome = await self._attempt(work, details, span)

@@ -14,8 +14,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
 import interlock
+from interlock.buses.memory import MemoryBus
 from interlock.errors import UsageError
 from interlock.model.journal.cause import CAUSE, Cause, cause_body, cause_of, is_traceparent, trace_id
+from interlock.model.journal.message import decode_message
 from interlock.observe.open_telemetry import installed_tracer, tracer_of
 from interlock.ports.store import EntityQuery
 from interlock.testing import VirtualClock
@@ -409,3 +411,19 @@ async def _is_at(runtime: interlock.Runtime, entity: str, version: int) -> bool:
 
 async def _entities(runtime: interlock.Runtime, kind: str) -> list[str]:
     return [each.entity for each in (await runtime.list(EntityQuery(kind=kind))).rows]
+
+
+async def test_messages_have_the_trace_of_their_step_and_say_for_whom(exported: Exported) -> None:
+    bus, clock = MemoryBus(), VirtualClock(1_000_000)
+    bus_messages = bus.incoming()
+    charts = [_order([], failing=0), interlock.loads(PARCEL)]
+    async with interlock.open(
+        "memory:", charts=charts, clock=clock, bus=bus, tracer_provider=exported.provider
+    ) as orders:
+        await orders.create("order/1", trace=SENT)
+        await orders.send("order/1", "pay", trace=SENT, principal={"id": "ada", "roles": []})
+        found = [decode_message((await anext(bus_messages)).body) for _ in range(3)]
+        entries = await orders.journal("order/1")
+
+    assert [each.trace for each in entries[:3]] == [each.trace for each in found]
+    assert [(None, None), ("ada", None), (None, "ada")] == [(each.principal, each.originator) for each in found]

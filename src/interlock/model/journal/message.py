@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import RejectedError
+from interlock.model.actor import originator_of
 from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.cause import is_traceparent
 from interlock.model.journal.entry import Entry, visible_version
@@ -38,8 +39,9 @@ _REQUIRED = ("id", "source", "type")
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message. One from another system has at least `id`, `source` and `type`.
 
-    `subject` is the entity, `event` the event it received, with its `key` and the id of its `principal`; `trace` is the
-    W3C traceparent of the sender. Binary data is bytes.
+    `subject` is the entity, `event` the event it received, with its `key` and the id of its `principal`. `originator`
+    is the id of another one for whom it happened. `trace` is the W3C traceparent of the step or of its sender. Binary
+    data is bytes.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str | None = None
     key: str | None = None
     principal: str | None = None
+    originator: str | None = None
     trace: str | None = None
     revision: str | None = None
     data: Any = None
@@ -73,6 +76,7 @@ def change_message(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]
 def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
     """Return the part of a message that is stored until it is sent: all but what its work id and the bus add."""
     who = entry.event.principal.get("id") if isinstance(entry.event.principal, dict) else None
+    whom = entry.originator or originator_of(entry.event.principal)
     found = {
         "type": type,
         "data": data,
@@ -80,6 +84,7 @@ def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
         "event": entry.event.name,
         "key": _public_key(entry),
         "principal": None if who is None else str(who),
+        "originator": None if whom is None else whom.id,
         "trace": entry.trace,
         "revision": entry.revision,
     }
@@ -117,6 +122,8 @@ def encode_message(message: Message) -> bytes:
         found["time"] = time
     if message.subject is not None:
         found["partitionkey"] = message.subject
+    if message.originator is not None:
+        found["originator"] = message.originator
     if message.trace is not None:
         # The trace of a sender need not be a traceparent. Only a valid one may have that name.
         found["traceparent" if is_traceparent(message.trace) else "trace"] = message.trace
@@ -154,6 +161,7 @@ def decode_message(body: bytes) -> Message:
         **texts,
         time_ms=_time_ms(found.pop("time", None)),
         trace=trace,
+        originator=found.pop("originator") if isinstance(found.get("originator"), str) else None,
         data=_data(found),
         more=found,
     )

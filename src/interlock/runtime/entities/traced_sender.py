@@ -70,8 +70,8 @@ class TracedSender(EntitySender):
         cause: Cause | None = None,
     ) -> Receipt:
         """As `EntitySender.create`, in a span."""
-        begun = self._start("interlock.create", trace, cause, None, is_request=parent is None)
-        if begun is None:
+        started = self._start("interlock.create", trace, cause, None, is_request=parent is None)
+        if started is None:
             return await super().create(
                 entity,
                 kernel,
@@ -84,7 +84,7 @@ class TracedSender(EntitySender):
                 owner=owner,
                 cause=cause,
             )
-        span = begun.span
+        span = started.span
         span.note(entity=entity, kind=kernel.chart.kind, event=CREATE)
         with span.current(), _ending(span, is_dropped=kernel.chart.hidden is not None):
             receipt = await super().create(
@@ -93,14 +93,14 @@ class TracedSender(EntitySender):
                 context,
                 key=key,
                 principal=principal,
-                trace=begun.cause.trace,
+                trace=started.cause.trace,
                 reason=reason,
                 parent=parent,
                 owner=owner,
-                cause=begun.cause,
+                cause=started.cause,
             )
         if receipt.outcome == "applied":
-            self._keep_life(entity, begun.cause)
+            self._keep_life(entity, started.cause)
             assert receipt.snapshot is not None
             span.note(state_to=",".join(receipt.snapshot.configuration), version=receipt.version)
             if is_concealed(kernel, None, receipt.snapshot):
@@ -117,16 +117,16 @@ class TracedSender(EntitySender):
             return await super().send(entity, request)
         is_request = request.priority is Priority.CALLER
         life = await self._life(entity) if request.cause is None else None
-        begun = self._start(
+        started = self._start(
             _name_of(request), request.trace, request.cause, life, is_request=is_request, key=request.key
         )
-        if begun is None:
+        if started is None:
             return await super().send(entity, request)
-        span = begun.span
+        span = started.span
         span.note(entity=entity, kind=entity.partition("/")[0], event=request.event.name)
         if life is not None:
             span.note(life=trace_id(life.trace))
-        traced = replace(request, trace=begun.cause.trace, cause=begun.cause, spans=(span,))
+        traced = replace(request, trace=started.cause.trace, cause=started.cause, spans=(span,))
         with span.current(), _ending(span, is_dropped=self._hides(entity)):
             receipt = await super().send(entity, traced)
         self._finish(span, entity, receipt)
