@@ -25,7 +25,6 @@ class JsonLines(logging.Formatter):
         """Return the line, without a line break."""
         error = record.exc_info[1] if record.exc_info else None
         found = {
-            **record_fields(record),
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -33,4 +32,5 @@ class JsonLines(logging.Formatter):
         }
         if error is not None:
             found["error"] = f"{type(error).__name__}: {error}"
+        found = {**found, **{name: value for name, value in record_fields(record).items() if name not in found}}
         return json.dumps(found, default=str)  # ASCII: even a lone surrogate in a text is one valid line
