@@ -19,7 +19,7 @@ _KINDS: dict[str, ActorKind] = {"service": "service", "system": "system", "bus":
 
 
 class Actor(Struct, frozen=True):
-    """Who acted: an id and what it is."""
+    """Who acted: an id and its kind."""
 
     id: str
     kind: ActorKind

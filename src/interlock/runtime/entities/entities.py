@@ -63,7 +63,7 @@ _log = logging.getLogger("interlock.runtime")
 
 
 class ProcessState:
-    """What a runtime knows of its store on every connection."""
+    """What a runtime knows about its store on every connection."""
 
     def __init__(
         self,
