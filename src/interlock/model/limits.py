@@ -145,6 +145,10 @@ KEY_WINDOW_MS = 2_592_000_000
 shorter time (14 days is common). Without a limit, stores would grow with the number of events. Stripe keeps keys for a
 day."""
 
+TRACE_WINDOW_MS = 86_400_000
+"""How long after its start a trace is continued: a day. Systems that collect traces expect the spans of a trace within
+hours, and a life may last for years; what is caused later starts a new trace with a link."""
+
 RETENTION_BATCH = 64
 """Entities of one batch of retention: one transaction on SQLite, and one entry of the record. More would make senders
 wait longer for the writer."""

@@ -52,6 +52,7 @@ from interlock.ports.store import (
     Store,
     check_capabilities,
 )
+from interlock.ports.tracer import Tracer
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
@@ -59,6 +60,7 @@ from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.permissions import Permissions, Reader
+from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.reading.entity_counts import count_by_revision
@@ -117,6 +119,7 @@ class Runtime:
         upgrade: UpgradePolicy = "pinned",
         authorizer: Authorizer | None = None,
         vault: PersonalVault | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -127,10 +130,11 @@ class Runtime:
         self.drain_ms = DRAIN_MS
         self.audit = AuditRecorder(store.audit, clock)
         self.entities = Entities.open(
-            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer, tracer=tracer
         )
         self.permissions = Permissions(self.entities)
         self.entities.process.vault = self.vault = vault
+        self.entities.process.transitions = open_transition_log()
         self.revisions = self.entities.revisions
         if store.engine is not None:
             store.engine.use_charts(charts.kernels())

@@ -97,6 +97,7 @@ class Worker:
             work=work,
             pauses=pauses,
             meter=lambda: runtime.entities.process.meter,
+            tracer=runtime.entities.process.tracer,
         )
         children = Children(delivery, clock, work=work)
         specs = {
