@@ -270,6 +270,20 @@ LEASE_MS_MIN = 100
 POLL_MS_MAX = 1_000
 """How long it takes at most to see work of another process: each poll is one read of an index."""
 
+HELD_TARGET_MS = 2_000
+"""How long a message to a held entity waits before it is tried again: it arrives that long after the hold at most."""
+
+HELD_WORK_MS_MIN = 60_000
+"""How long work of a held entity waits at first before a worker looks at it again. A resume makes it due; this is for a
+resume whose process was killed."""
+
+HELD_WORK_MS_MAX = 3_600_000
+"""The same for a long hold: a million pieces of work that are held for a day cost three hundred looks per second."""
+
+RESUMED_PER_SECOND = 500
+"""Pieces of work that become due per second when a kind or many entities are resumed: a tenth of what a worker can
+claim, so a day of overdue timers does not arrive at once."""
+
 RUNNING_MAX = 64
 """Handlers that one runtime runs at the same time, and sends it delivers. Others wait in the store."""
 
