@@ -470,7 +470,7 @@ async def test_a_loop_that_is_gone_is_forgotten(store: PostgresStore) -> None:
     other.close()
 
     def leave() -> None:
-        line = store.database.loops[other] = type(mine)(store.database.address)
+        line = store.database.loops[other] = type(mine)(store.database.address, store.database.stays)
         line.pool.loop = other
         line.pool._idle.append(Gone())  # type: ignore[arg-type]  # it is one in all that matters
 

@@ -28,7 +28,7 @@ from tests.servers.temporal.killed_worker import HANDLERS, tours
 from tests.support.eventually import eventually
 from tests.support.temporal_server import TemporalServer, private_server
 
-KILLS = int(os.environ.get("INTERLOCK_TEMPORAL_KILLS", "4"))
+KILLS = int(os.environ.get("INTERLOCK_TEMPORAL_KILLS", "2"))
 SAGAS = 3
 """Sagas that are running at each kill."""
 

@@ -76,7 +76,7 @@ ACTING = {
 """Commands that write, and print something about the content."""
 
 WITHOUT_A_STORE = {
-    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "keys", "new", "run", "schema", "serve",
+    "check", "completion", "convert", "demo", "diff", "draw", "export", "fmt", "keys", "new", "run", "schema", "serve",
     "simulate", "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
