@@ -155,15 +155,15 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def in_child(work: Callable[[], None]) -> None:
-    """Run in a child of its own: the process that forks never opens the store."""
+    """Run in a separate child: the process that forks never opens the store."""
     _, status = os.waitpid(forked(work), 0)
     assert status == 0, f"the child ended with {status}"
 
 
 def _end(program: int, reading: int, wait: float | None) -> int:
-    """Wait until a program has begun, kill it after a while or let it kill itself; 1 if it was killed."""
+    """Wait until a program has started, kill it after a while or let it kill itself; 1 if it was killed."""
     ready, _, _ = select.select([reading], [], [], PATIENCE_SECONDS)
-    assert ready, "the program did not begin in time"
+    assert ready, "the program did not start in time"
     if wait is not None and os.read(reading, 1):
         time.sleep(wait)
         os.kill(program, signal.SIGKILL)

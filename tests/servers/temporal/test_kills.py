@@ -62,7 +62,7 @@ class Worker:
 
 
 async def _insist(call: object) -> None:
-    """Make a call again, with the same key, until it is answered: what every caller of a server has to do."""
+    """Make a call again, with the same key, until it is answered: what every caller of a server must do."""
     assert callable(call)
     while True:
         try:
