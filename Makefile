@@ -10,6 +10,11 @@ WORKERS ?= 3
 ARGS ?=
 export PYTHON
 
+# Images for containers often set the first of these. Then each test worker, and each command that a test starts, compiles
+# every module again: half of the start of `interlock`. With the second, nothing is written next to the sources.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv-bytecode
+
 VENV := .venv
 PY := $(VENV)/bin/python
 XSTATE := xstate@5.33.3
