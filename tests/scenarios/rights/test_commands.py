@@ -116,7 +116,7 @@ def line(name: str, code: int, *, changed: bool, command: click.Command) -> str:
     given = COMMANDS[name]
     effect = "changes" if changed else "reads" if STORE in given else "no store"
     who = " ".join(sorted(options(command) & {"--principal", "--reason", "--why"})) or "-"
-    return f"{name:22}{effect:10}{who:24}exit {code}"
+    return f"{name:21} {effect:10}{who:24}exit {code}"
 
 
 def write(name: str, row: str) -> None:
