@@ -1,4 +1,4 @@
-"""The limit: a bare Starlette application that answers a POST with a small JSON, and does nothing else.
+"""The limit: a bare Starlette application that answers a POST with a small JSON, and does only that.
 
     python -m bench.http.hello
 

@@ -55,7 +55,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def seen(store: Any) -> dict[str, Any]:
-    """Gives all that a store tells of lamps, once it has written what it sums."""
+    """Returns all statistics of lamps, once the store has written its sums."""
 
     async def written() -> tuple[MinuteRates, ...] | None:
         minutes = await store.minute_rates("lamp", since_ms=0)
@@ -68,7 +68,7 @@ async def seen(store: Any) -> dict[str, Any]:
 
 
 async def play(runtime: Runtime, clock: VirtualClock) -> None:
-    """Two lamps: one is on for two minutes, the other for ever."""
+    """Two lamps: one is on for two minutes, the other without end."""
     for name in ("a", "b"):
         await runtime.create(f"lamp/{name}")
         clock.time_ms += 5_000

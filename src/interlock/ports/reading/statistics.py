@@ -134,4 +134,4 @@ class Statistics(Protocol):
         """
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
-        """Return what was seen of a kind, sorted by what it is and by name."""
+        """Return what was seen of a kind, sorted by type and name."""

@@ -1,6 +1,6 @@
 """A lifecycle: one state word and a count per process, so that the count of a dead process can be ignored.
 
-Rule 1: enter and exit write no shared line: a participant counts on the line of its own slot.
+Rule 1: enter and exit write no shared line: a participant counts on the line of its slot.
 Rule 2: the kernel decides which process is alive (`process_locks`), never elapsed time. The phase never becomes CLOSING
 while a live process holds a permit.
 Rule 3: the process that moves DRAINING to CLOSING runs the cleanup. It runs once if no process is killed, again if its
