@@ -47,6 +47,7 @@ pytestmark = pytest.mark.slow
         ("finding,sqlite,files", {"finding": {"sqlite", "files"}}),
         ("metrics,memory,sqlite", {"metrics": {"memory", "sqlite"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),
+        ("traces,log,spans", {"traces": {"log", "spans"}}),
         ("pages,2000", {"pages": {"entity", "work"}}),
     ],
 )

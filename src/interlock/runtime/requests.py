@@ -66,10 +66,15 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        engine = entities.store.engine
-        self.sender = (
-            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
-        )
+        engine, tracer = entities.store.engine, entities.process.tracer
+        if engine is not None:
+            self.sender: EntitySender = EngineSender(entities, self.mover, engine)
+        elif tracer is None:
+            self.sender = EntitySender(entities, self.mover)
+        else:
+            from interlock.runtime.entities.traced_sender import TracedSender
+
+            self.sender = TracedSender(entities, self.mover, tracer)
         self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock

@@ -420,6 +420,11 @@ class MemoryStore:
         """Return the tombstone of a pruned entity."""
         return self._tombstones.get(entity)
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an id."""
+        names = sorted(each for each in self._tombstones if after is None or each > after)
+        return tuple(self._tombstones[each] for each in names[: max(1, limit)])
+
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""
         stored = self._entities.get(entity)

@@ -23,7 +23,7 @@ from interlock.errors import UsageError
 from interlock.model.encoding.codec import encode
 from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.runtime.runtime import Runtime
-from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
+from interlock.web.api import audit, entities, entity, holds, jobs, kinds, reports, session, simulation, streams, work
 from interlock.web.api.inbox import inbox_route
 from interlock.web.api.metrics import metrics_route
 from interlock.web.auth import Authentication
@@ -40,6 +40,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *entities.ENDPOINTS,
     *entity.ENDPOINTS,
     *work.ENDPOINTS,
+    *holds.ENDPOINTS,
     *audit.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reports.ENDPOINTS,

@@ -50,6 +50,9 @@ REQUESTS: dict[str, Request] = {
     f"POST {WORK}/drop": Request(
         f"{WORK}/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
     ),
+    "GET /holds": Request("/holds"),
+    "POST /hold": Request("/hold", {"entity": OWN, "reason": "case 118"}),
+    "POST /resume": Request("/resume", {"entity": OWN}),
     "GET /sagas": Request("/sagas"),
     "GET /refusals": Request("/refusals"),
     "GET /refusals/proof": Request("/refusals/proof"),
@@ -119,6 +122,8 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "export grafana": ("order.yaml",),
     "export prometheus-rules": ("order.yaml",),
     "fmt": ("order.yaml",),
+    "hold": (STORE, OWN, "--reason", "case 118", "--principal", "ada"),
+    "holds": (STORE,),
     "journal": (STORE, OWN),
     "keyring": "a group",
     "keyring init": ("keyring",),
@@ -139,6 +144,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "prune": (STORE, "--kind", "order", "--older", "30d", *CHART),
     "refold": (STORE, *CHART),
     "replay": (STORE, OWN, *CHART),
+    "resume": (STORE, OWN),
     "rollout abort": (STORE, "order", "--why", "no"),
     "rollout advance": (STORE, "order", "--percent", "20", "--why", "more"),
     "rollout set": (STORE, "order", "--to", "3.0.0", "--base", "2.0.0", "--percent", "10", "--why", "try"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.ports.delivery import Child, TimersFired
@@ -43,7 +44,7 @@ class SlowDelivery(RecordingDelivery):
         await self._kept(fields.get("finishes"))
         return receipt
 
-    async def fire_timers(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Ends every timer immediately."""
         rows = self.store.table.list_work(WorkQuery(lane="timer")).rows
         for row in rows:

@@ -13,7 +13,7 @@ from interlock.stores.postgres import roles
 from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import needing_driver
 from interlock.stores.registry import Schema
-from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, SchemaState, newest_schema
+from interlock.stores.sql.schema import SELECT_AUDITED, SELECT_SCHEMA, SELECT_TENANTS, SchemaState, newest_schema
 
 if TYPE_CHECKING:
     from interlock.stores.postgres.connection import Connection
@@ -65,6 +65,13 @@ async def list_tenants(url: str, limit: int) -> tuple[str, ...]:
     """Return the tenants that have entities, sorted, up to a limit. Raises as opening the store would."""
     async with _connection(url) as connection:
         rows = await connection.fetch(f"{SELECT_TENANTS} LIMIT {limit}")
+    return tuple(row[0] for row in rows)
+
+
+async def list_audited(url: str, limit: int) -> tuple[str, ...]:
+    """Return the tenants that have rows of the audit, sorted, up to a limit. Raises as opening the store would."""
+    async with _connection(url) as connection:
+        rows = await connection.fetch(f"{SELECT_AUDITED} LIMIT {limit}")
     return tuple(row[0] for row in rows)
 
 

@@ -139,6 +139,7 @@ class Statements:
 
     tip: str
     tombstone: str
+    tombstones: str
     add_tombstone: str
     finish_tombstone: str
     unfinished_tombstones: str

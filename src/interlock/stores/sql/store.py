@@ -195,6 +195,11 @@ class SqlStore:
         check_text(entity)
         return await self.database.read(lambda: retention_rules.find_tombstone(self._sql, self._tenant, entity))
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an entity, by kind and id."""
+        check_text(after or "")
+        return await self.database.read(lambda: retention_rules.list_tombstones(self._sql, self._tenant, after, limit))
+
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""
         check_text(entity)

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from interlock.stores.registry import Schema
-from interlock.stores.sql.schema import SELECT_TENANTS, SchemaState, newest_schema
+from interlock.stores.sql.schema import SELECT_AUDITED, SELECT_TENANTS, SchemaState, newest_schema
 from interlock.stores.sqlite.connection import open_reader, schema_number, schema_state, translate_error
 from interlock.stores.sqlite.connection import upgrade_script as script_from
 from interlock.stores.sqlite.files import CALLS, Connection
@@ -43,6 +43,12 @@ def tenant_of(url: str) -> str:
 async def list_tenants(url: str, limit: int) -> tuple[str, ...]:
     """Return the tenants that have entities, sorted, up to a limit. Raises as opening the store would."""
     rows = _ask(url, lambda connection: connection.execute(f"{SELECT_TENANTS} LIMIT {limit}").fetchall())
+    return tuple(row[0] for row in rows)
+
+
+async def list_audited(url: str, limit: int) -> tuple[str, ...]:
+    """Return the tenants that have rows of the audit, sorted, up to a limit. Raises as opening the store would."""
+    rows = _ask(url, lambda connection: connection.execute(f"{SELECT_AUDITED} LIMIT {limit}").fetchall())
     return tuple(row[0] for row in rows)
 
 

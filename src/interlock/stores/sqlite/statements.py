@@ -345,6 +345,9 @@ STATEMENTS = Statements(
     tombstone="""
         SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
         WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
+    tombstones="""
+        SELECT kind, id, version, head, pruned_ms, archive FROM entity_tombstone
+        WHERE tenant = ?1 AND (kind, id) > (?2, ?3) ORDER BY kind, id LIMIT ?4""",
     add_tombstone="""
         INSERT INTO entity_tombstone (tenant, kind, id, version, head, pruned_ms, archive, pending)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1)""",

@@ -352,7 +352,9 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
 def test_every_field_of_an_entry_that_can_be_forged_is_compared() -> None:
     compared = {"version", "before", "after", "outcome", "reason", "effects", "key", "digest", "unseen", "shown"}
 
-    assert {"event", "revision", "trace", "reason_given"} == set(Entry.__struct_fields__) - compared
+    assert {"event", "revision", "trace", "reason_given", "originator", "attempts"} == set(
+        Entry.__struct_fields__
+    ) - compared
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "removed"])

@@ -18,7 +18,8 @@ import click
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import open as open_runtime
 from interlock.cli import exit_codes
-from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
+from interlock.cli.options import common, duration_ms, example, key_prefix_option, log_option, pass_terminal
+from interlock.cli.output.log_handler import LogForm
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
 from interlock.cli.probing import probe_option, probing
@@ -35,6 +36,7 @@ from interlock.stores.registry import without_password
 
 @example(
     "interlock run orders:charts --store sqlite:///orders.db",
+    "interlock run orders:charts -q --log json",
     "interlock run orders:charts --bus nats://127.0.0.1:4222?stream=orders",
     "interlock run orders:charts --probe :8471",
 )
@@ -51,6 +53,7 @@ from interlock.stores.registry import without_password
 @click.option("--lifecycle", metavar="NAME", help="Stop together with all processes that use this lifecycle.")
 @probe_option
 @key_prefix_option
+@log_option
 @common
 @pass_terminal
 def run_command(
@@ -64,6 +67,7 @@ def run_command(
     lifecycle: str | None,
     probe: str | None,
     key_prefix: str | None,
+    log: str | None,
 ) -> int:
     """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
     default is the charts of the project.
@@ -111,7 +115,7 @@ def run_command(
                     _exit_now()
             return report
 
-    _print_stopped(terminal, run(work()))
+    _print_stopped(terminal, run(work(), log=None if log is None else LogForm(log)))
     return exit_codes.OK
 
 

@@ -18,11 +18,13 @@ from interlock.cli.options import (
     common,
     example,
     key_prefix_option,
+    log_option,
     parse_principal,
     pass_terminal,
     user_name,
     words,
 )
+from interlock.cli.output.log_handler import LogForm
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.probing import probe_option, probing
 from interlock.cli.project import (
@@ -74,6 +76,7 @@ PORT = 8470
 )
 @probe_option
 @key_prefix_option
+@log_option
 @chart_option
 @common
 @pass_terminal
@@ -90,6 +93,7 @@ def serve(
     origins: tuple[str, ...],
     probe: str | None,
     key_prefix: str | None,
+    log: str | None,
     charts: tuple[str, ...],
 ) -> int:
     """Prints a one-time sign-in link. Ctrl-C stops it after the current requests.
@@ -146,7 +150,7 @@ def serve(
                     exporter=exporter,
                 )
 
-    run(work_until_stopped())
+    run(work_until_stopped(), log=None if log is None else LogForm(log))
     terminal.message("stopped")
     return exit_codes.OK
 
