@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -427,3 +429,54 @@ async def test_messages_have_the_trace_of_their_step_and_say_for_whom(exported: 
 
     assert [each.trace for each in entries[:3]] == [each.trace for each in found]
     assert [(None, None), ("ada", None), (None, "ada")] == [(each.principal, each.originator) for each in found]
+
+
+async def test_another_process_continues_the_trace_of_a_life(exported: Exported, tmp_path: Path) -> None:
+    url, charts = f"sqlite:///{tmp_path}/orders.db", [_order([]), interlock.loads(PARCEL)]
+    async with interlock.open(url, charts=charts, work=False, tracer_provider=exported.provider) as orders:
+        await orders.create("order/1", trace=SENT)
+    async with interlock.open(url, charts=charts, work=False, tracer_provider=exported.provider) as orders:
+        await orders.send("order/1", "look")
+        await orders.send("order/1", "look")
+
+    assert {TRACE} == exported.traces()
+    assert [("interlock.send", "interlock.create")] * 2 == [
+        each for each in exported.tree() if each[0] == "interlock.send"
+    ]
+
+
+def test_a_joined_send_has_spans(exported: Exported, tmp_path: Path) -> None:
+    url, charts = f"sqlite:///{tmp_path}/orders.db", [_order([]), interlock.loads(PARCEL)]
+    with interlock.connect(url, charts=charts, tracer_provider=exported.provider) as orders:
+        orders.create("order/1", trace=SENT)
+        connection = sqlite3.connect(tmp_path / "orders.db", isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        orders.join(connection).send("order/1", "look", trace=SENT)
+        connection.execute("COMMIT")
+        connection.close()
+        entry = list(orders.journal("order/1"))[-1]
+
+    (step,) = exported.named("interlock.step")
+    assert api_traceparent(step) == entry.trace
+
+
+async def test_timers_that_are_due_together_keep_their_causes(exported: Exported) -> None:
+    chart = interlock.loads("""
+interlock: 1
+kind: pair
+states:
+  both:
+    type: parallel
+    states:
+      left: {initial: waiting, states: {waiting: {after: {1h: rung}}, rung: {}}}
+      right: {initial: waiting, states: {waiting: {after: {1h: rung}}, rung: {}}}
+""")
+    clock = VirtualClock(1_000_000)
+    async with interlock.open("memory:", charts=[chart], clock=clock, tracer_provider=exported.provider) as pairs:
+        await pairs.create("pair/1", trace=SENT)
+        await clock.advance(3_600_000)
+        await eventually(partial(_is_at, pairs, "pair/1", 3))
+
+    assert [("interlock.timer", "interlock.create")] * 2 == [
+        each for each in exported.tree() if each[0] == "interlock.timer"
+    ]
