@@ -306,13 +306,18 @@ async def test_a_hidden_step_and_its_effects_are_not_exported(exported: Exported
     assert "freeze" not in "".join(each.to_json() for each in exported.spans)
 
 
-async def test_a_trace_of_the_senders_own_form_is_stored_and_has_no_spans(exported: Exported) -> None:
-    charts = [_order([]), interlock.loads(PARCEL)]
-    async with interlock.open("memory:", charts=charts, work=False, tracer_provider=exported.provider) as orders:
+async def test_a_trace_of_the_senders_own_form_is_passed_on_and_has_no_spans(exported: Exported) -> None:
+    clock, calls = VirtualClock(1_000_000), list[interlock.Attempt]()
+    charts = [_order(calls, failing=0), interlock.loads(PARCEL)]
+    async with interlock.open("memory:", charts=charts, clock=clock, tracer_provider=exported.provider) as orders:
         await orders.create("order/1", trace="request-77")
-        (entry,) = await orders.journal("order/1")
+        await orders.send("order/1", "pay", trace="request-77")
+        await _reached(orders, clock, "order/1", "waiting", 0)
+        entries = await orders.journal("order/1")
 
-    assert ("request-77", []) == (entry.trace, exported.spans)
+    assert ["request-77"] * 3 == [each.trace for each in entries]
+    assert ["request-77"] == [each.trace for each in calls]
+    assert [] == exported.spans
 
 
 async def test_without_a_provider_the_trace_of_the_sender_is_passed_on() -> None:
