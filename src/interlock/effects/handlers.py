@@ -67,6 +67,7 @@ from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX,
 from interlock.model.personal_token import contains_token
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
+from interlock.ports.meter import AttemptResult, Meter
 from interlock.ports.threads import THREADS
 from interlock.ports.tracer import Span, SpanKind, Tracer
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
@@ -161,8 +162,10 @@ class HandlerRunner:
         defaults: Mapping[str, HandlerDefaults] | None = None,
         work: WorkQueue | None = None,
         pauses: HandlerPauses | None = None,
+        meter: Callable[[], Meter | None] = lambda: None,
         tracer: Tracer | None = None,
     ) -> None:
+        self._meter = meter
         self._pauses = pauses or HandlerPauses(clock, None)
         self._tracer = tracer
         self._functions = functions
@@ -212,6 +215,10 @@ class HandlerRunner:
                     raise
                 _log.error("cannot start a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._postpone(work)
+            meter = self._meter()
+            if meter is not None:
+                kind, taken_ms = claim.entity.partition("/")[0], max(0, self._clock.now_ms() - started_ms)
+                meter.attempted(kind, claim.work.name, _result_of(outcome), taken_ms)
             if isinstance(outcome, _Paused):
                 return await self._pause(work, outcome.failure)
             if not isinstance(outcome, Success):
@@ -558,6 +565,15 @@ class _Paused(Struct, frozen=True):
     """The handler asks to be called later."""
 
     failure: Failure
+
+
+def _result_of(outcome: Success | GiveUp | _RetryLater | _Paused) -> AttemptResult:
+    """Return how an attempt ended, in the words of metrics."""
+    if isinstance(outcome, Success):
+        return "ok"
+    if isinstance(outcome, _RetryLater):
+        return "retry"
+    return "paused" if isinstance(outcome, _Paused) else "failed"
 
 
 def _failure_facts(work: RunningWork, failure: Failure, **more: int) -> dict[str, Any] | None:

@@ -26,9 +26,9 @@ from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
 from interlock.model.journal.cause import Cause, cause_of
 from interlock.model.journal.work import CHILD_WORK, WorkId
-from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, POLL_MS_MAX, SEND_BACKOFF_MS_MAX
+from interlock.model.limits import HELD_TARGET_MS, MESSAGE_ATTEMPTS_MAX, POLL_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
+from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery, is_held
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
 
 _BACKOFF = Backoff(200, SEND_BACKOFF_MS_MAX)
@@ -80,6 +80,8 @@ class OutboxRelay:
                 return await self._report_undeliverable(claim, error.code)
             if error.code in CHART_MISSING_CODES:
                 return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
+            if is_held(error):
+                return self._postpone(claim, HELD_TARGET_MS)
             return self._retry(claim, error)
 
     async def _deliver(self, claim: Claim) -> Settlement | None:

@@ -10,7 +10,10 @@ comes due, once for all downtimes since it was set, and then counts from the end
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.effects.lanes import RunningWork
 from interlock.model.journal.cause import NO_CAUSES
@@ -49,6 +52,15 @@ def shift_for_downtime(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: 
             due_ms = shift.due_ms + each.ended_ms - max(each.started_ms, shift.since_ms)
         shift = TimerShift(due_ms, each.ended_ms)
     return None if shift.since_ms == since_ms else shift
+
+
+def shift_for_times(times: Iterable[Downtime], timer: Timer, since_ms: int) -> TimerShift | None:
+    """Return how times shift a timer, in the order in which they started: downtimes, and holds by an operator.
+
+    A timer with a deadline is shifted as one with `restore: remaining`: the caller gives only times that shift it.
+    """
+    shifted = timer if timer.restore != "deadline" else replace(timer, restore="remaining")
+    return shift_for_downtime(tuple(sorted(times, key=lambda each: each.started_ms)), shifted, since_ms)
 
 
 class Timers:

@@ -37,6 +37,9 @@ HTTP_EVENT = "_http"
 CHECKPOINT = "_audit.checkpoint"
 """The event of a row that contains a signed checkpoint."""
 
+LOGIN, LOGOUT = "_login", "_logout"
+"""The events of rows about a session of the HTTP interface that started, and one that its user ended."""
+
 FLOOD = "rate.refused"
 """The code of an attempt that was refused, before anything was read, because too many of its sender were."""
 

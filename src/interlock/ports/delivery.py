@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from interlock.errors import RejectedError
+from interlock.errors import RejectedError, UnavailableError
 from interlock.model.event import Event
 from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.cause import NO_CAUSES, Cause
@@ -45,6 +45,15 @@ CHART_MISSING_CODES = frozenset(
     }
 )
 """Codes of an error that a process with other charts would not raise: the work waits for such a process."""
+
+
+HELD_CODES = frozenset({"entity.held", "kind.held"})
+"""Codes of an error for an entity that an operator holds: what is sent to it waits."""
+
+
+def is_held(error: Exception) -> bool:
+    """Whether an error says that an operator holds the entity."""
+    return isinstance(error, UnavailableError) and error.code in HELD_CODES
 
 
 class EventDelivery(Protocol):

@@ -147,7 +147,10 @@ class AuditRecorder:
     async def record(
         self, attempt: Attempt, *, outcome: str, reason: str, state_from: tuple[str, ...] | None = None
     ) -> None:
-        """Record a refused attempt: a row, or a count. Raises UnavailableError when the row cannot be written."""
+        """Record an attempt: a row, or a count. Raises UnavailableError when the row cannot be written.
+
+        `outcome` is `applied` for what a principal did outside of journals, such as a log-in: that stops nobody.
+        """
         if self._log is None:
             return
         now_ms = self._clock.now_ms()
@@ -157,7 +160,7 @@ class AuditRecorder:
         if wait_ms is None:
             await self._log.append_audit((_row(attempt, actor, outcome, reason, now_ms, state_from),))
             return
-        if actor is not None and actor.kind != "system":
+        if outcome in REFUSED and actor is not None and actor.kind != "system":
             self.throttled[name] = now_ms + wait_ms
         await self._fold(_place(attempt, actor, outcome, reason), now_ms)
 

@@ -44,7 +44,7 @@ class Endpoint(ThreadingHTTPServer):
         self.connections = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone: some tests cut it off."""
+        """Ignore a client that has disconnected: some tests cut it off."""
 
     @property
     def url(self) -> str:

@@ -75,7 +75,7 @@ async def test_a_result_that_cannot_be_delivered_is_delivered_again_without_a_se
 async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
     scene: Scene, troubles: list[InterlockError]
 ) -> None:
-    """After some tries; at once where this process will never do."""
+    """After some tries; immediately if this process never will."""
     scene.driver.troubles = [*troubles]
 
     with pytest.raises(UnavailableError):

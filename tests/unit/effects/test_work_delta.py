@@ -49,7 +49,7 @@ def the_event(work: Work) -> dict[str, Any]:
 
 
 def test_a_named_action_is_work_for_its_handler() -> None:
-    """Known by version and ordinal, due at once."""
+    """Known by version and ordinal, due immediately."""
     found = left_by("initial: a\nstates: {a: {entry: [{do: charge, with: {amount: 3}}]}}")
 
     work_id = WorkId("effect", 1, 0)

@@ -64,6 +64,7 @@ from interlock.runtime.charts.rollouts import Rollouts
 from interlock.runtime.charts.upgrades import Upgrades
 from interlock.runtime.direct_calls import drive
 from interlock.runtime.entities.entities import Entities, ProcessState
+from interlock.runtime.entities.holds import KnownHolds
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.entities.sender import EntitySender
@@ -128,6 +129,7 @@ class WorkflowEntity:
             MessageSetting(None, self.clock),
             rollouts,
             host.audit,
+            KnownHolds(None, self.clock),
             tries_max=1,
         )
         self.mover = EntityMover(self.entities)

@@ -13,6 +13,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.actor import Actor, whom_of
 from interlock.model.encoding.codec import digested_json, encode, snapshot_digest
 from interlock.model.event import Event
+from interlock.model.held import HELD_FIELD, HELD_TAG
 from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import MOVED, Entry
@@ -95,6 +96,8 @@ class AppendBuilder:
                 assert finishes is not None  # a fence protects a piece of work
                 fence = (finishes, request.fence)
         states, tags = self._listed.active(kernel, snapshot)
+        if HELD_FIELD in snapshot.context:
+            tags = (HELD_TAG, *tags)
         return Append(
             snapshot.kind,
             snapshot.entity,

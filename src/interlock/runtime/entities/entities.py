@@ -22,14 +22,15 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, PrunedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, visible_version
+from interlock.model.journal.entry import Entry, Receipt, visible_version
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, stopwatch_ns
 from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.meter import Meter
 from interlock.ports.store import (
     Append,
     Appended,
@@ -49,6 +50,7 @@ from interlock.runtime.charts.rollouts import Rollouts
 from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradeRules, Upgrades
 from interlock.runtime.entities.announcements import Announcements, OnWork
 from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
+from interlock.runtime.entities.holds import KnownHolds
 from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.transition_log import Line, TransitionLog
 from interlock.runtime.entities.watched_clock import WatchedClock
@@ -85,6 +87,7 @@ class ProcessState:
         self.is_closed = False
         self.stopped: UnavailableError | None = None
         self.vault: PersonalVault | None = None
+        self.meter: Meter | None = None
         self.transitions: TransitionLog | None = None
 
 
@@ -111,6 +114,7 @@ class Entities:
         messages: MessageSetting,
         rollouts: Rollouts,
         audit: AuditRecorder | JoinedAudit,
+        holds: KnownHolds,
         *,
         tries_max: int,
     ) -> None:
@@ -123,6 +127,7 @@ class Entities:
         self.messages = messages
         self.rollouts = rollouts
         self.audit = audit
+        self.holds = holds
         self.tries_max = tries_max
         self.snapshots = SnapshotCache()
         self.mailboxes: Mailboxes = {}
@@ -158,6 +163,7 @@ class Entities:
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
             audit,
+            KnownHolds(store.facts, clock),
             tries_max=CONFLICT_RETRIES_MAX + 1,
         )
 
@@ -170,11 +176,12 @@ class Entities:
         What it would read of the store apart from the entity is read by `prepare` before.
         """
         revisions = self.revisions.on_transaction(store)
-        rollouts = self.rollouts.fixed()
+        rollouts, holds = self.rollouts.fixed(), self.holds.fixed()
         upgrades = self.upgrades.on_transaction(revisions, rollouts)
         assert isinstance(self.audit, AuditRecorder)  # a transaction is joined from the own connection
         audit = JoinedAudit(self.audit, loop)
-        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, audit, tries_max=1)
+        messages = self.messages.fixed()
+        joined = Entities(store, self.process, revisions, upgrades, messages, rollouts, audit, holds, tries_max=1)
         joined.announcements.on_work(on_work)
         joined.held_lines = []
         return joined
@@ -182,7 +189,8 @@ class Entities:
     def is_prepared(self, kind: str, *, saves: bool) -> bool:
         """Whether `prepare` has nothing to do."""
         is_registered = not saves or self.revisions.is_registered(kind)
-        is_read = self.process.epoch is not None and not self.messages.is_stale and not self.rollouts.is_stale
+        is_stale = self.messages.is_stale or self.rollouts.is_stale or self.holds.is_stale
+        is_read = self.process.epoch is not None and not is_stale
         return is_registered and is_read and self.revisions.is_policy_known(kind)
 
     async def prepare(self, kind: str, *, saves: bool) -> None:
@@ -196,6 +204,8 @@ class Entities:
             await self.messages.refresh()
         if self.rollouts.is_stale:
             await self.rollouts.refresh()
+        if self.holds.is_stale:
+            await self.holds.refresh()
         if saves:
             await self.revisions.register_kind(kind)
         if not self.revisions.is_policy_known(kind):
@@ -255,7 +265,13 @@ class Entities:
 
         Raises UnavailableError when the store is at an earlier version than the step was computed on.
         """
-        result = await self.store.append(append)
+        meter = self.process.meter
+        if meter is None:
+            result = await self.store.append(append)
+        else:
+            started_ns = stopwatch_ns()
+            result = await self.store.append(append)
+            meter.appended(stopwatch_ns() - started_ns)
         if isinstance(result, Appended):
             if self.process.transitions is not None:
                 self._log_transition(self.process.transitions, append, kernel)
@@ -268,6 +284,12 @@ class Entities:
         elif isinstance(result, Conflict) and result.version < append.expected:
             raise await self.gone(append.entity, result.version, append.expected)
         return result
+
+    def count(self, event: str, receipt: Receipt) -> None:
+        """Report to the meter, if there is one, what became of an event."""
+        meter = self.process.meter
+        if meter is not None:
+            meter.received(receipt.entity.partition("/")[0], event, receipt.outcome, receipt.reason)
 
     def _log_transition(self, log: TransitionLog, append: Append, kernel: Kernel) -> None:
         cached = self.snapshots.get(append.entity)

@@ -44,7 +44,7 @@ from interlock.runtime.entities.decision import (
     Decided,
     EventPolicy,
     Refusal,
-    TooLarge,
+    Stopped,
     WrongVersion,
     build_receipt,
     decide,
@@ -53,6 +53,7 @@ from interlock.runtime.entities.decision import (
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.holds import ACTS, held_kind
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
@@ -113,6 +114,8 @@ class EntitySender:
             await entities.messages.refresh()
         if entities.rollouts.is_stale:
             await entities.rollouts.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -126,6 +129,10 @@ class EntitySender:
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
+            if entities.holds.of_kind(kernel.chart.kind) is not None:
+                if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                raise held_kind(kernel.chart.kind)
             try:
                 if kernel.personal is not None or parent is not None:
                     context = data["context"] = await self._sealed_context(kernel, context, owner)
@@ -189,6 +196,8 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         turn = entities.turn(entity, request.priority, request.event.principal)
         if self._is_authorized_by_policy(request):
             known = self._revisions.policies.get(entity.partition("/")[0])
@@ -200,14 +209,21 @@ class EntitySender:
             ):
                 unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
+                    if entities.process.meter is not None:
+                        entities.count(request.event.name, unseen)
                     return unseen
         async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
                 receipt = await self._try_send(entity, request)
+                meter = entities.process.meter
                 if receipt is not LOST:
+                    if meter is not None:
+                        entities.count(request.event.name, receipt)
                     return receipt
+                if meter is not None:
+                    meter.lost(entity.partition("/")[0])
                 entities.snapshots.pop(entity, None)
                 if entities.tries_max == 1:
                     raise joined_conflict(entity)
@@ -272,6 +288,9 @@ class EntitySender:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
+        error = entities.holds.error_for(truth, request)
+        if error is not None and not is_denied_by_role(decision):
+            raise error
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
         return build_receipt(kernel.chart, snapshot, event, decision)
@@ -294,7 +313,10 @@ class EntitySender:
         policy: EventPolicy | None = self._policy(kernel, request)
         if entities.process.authorizer is not None:
             policy = await self._decided(kernel, snapshot, stamped.event, request)
-        decision = decide(kernel, snapshot, stamped.event, request, policy)
+        decision: Refusal = decide(kernel, snapshot, stamped.event, request, policy)
+        error = entities.holds.error_for(snapshot, request)
+        if error is not None and not is_denied_by_role(decision):
+            decision = Stopped(error)
         if kernel.personal is not None and isinstance(decision, Step) and stamped.event.name != ERASE:
             decision = entities.checked(kernel, snapshot, decision)
         if stamped.former_key is not None and not is_denied_by_role(decision):
@@ -315,13 +337,13 @@ class EntitySender:
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
 
-        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
-        version than the entity has.
+        A request that would be refused or repeated causes no move: without the role, with a known key, with another
+        version than the entity has, or while it is held.
         """
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None:
+        if request.refusal is not None or self._entities.holds.error_for(snapshot, request) is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
@@ -365,8 +387,8 @@ class EntitySender:
         return Stamped(event, request.key, request.former_key)
 
     def _is_authorized_by_policy(self, request: SendRequest) -> bool:
-        """Whether roles and permits decide: not about results of work, nor about an erasure by an operator."""
-        return self._authorizes and request.finishes is None and request.event.name != ERASE
+        """Whether roles and permits decide: not about results of work, nor about acts of operators."""
+        return self._authorizes and request.finishes is None and request.event.name not in ACTS
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy of the chart; None where it is not asked, and when every sender is allowed."""
@@ -394,7 +416,7 @@ class EntitySender:
                 kernel, snapshot, step, event, key, request.trace, request, reason=request.reason, cause=request.cause
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
+            return await self._refuse(kernel, snapshot, stamped, Stopped(error))
         result = await self._append(append, step, kernel)
         if isinstance(result, Appended):
             return Receipt(
@@ -416,7 +438,8 @@ class EntitySender:
     async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
-        Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
+        Raises ConflictError for a wrong version, RejectedError for an entry that is too large, and UnavailableError
+        while the entity is held.
         """
         entities, entity, event = self._entities, snapshot.entity, stamped.event
         # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
@@ -429,7 +452,7 @@ class EntitySender:
             return LOST
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
-        if isinstance(decision, TooLarge):
+        if isinstance(decision, Stopped):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
 

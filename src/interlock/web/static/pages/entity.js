@@ -130,7 +130,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "span",
             "for ",
             isLatest() ? age(shown.since_ms) : "—",
-            shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≤ ${limit(shown.p95_ms)})`) : null,
+            shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≈ ${duration(shown.p95_ms)})`) : null,
           ),
         h("span", "version ", h("b", shown.version)),
         h("span", "revision ", revision(shown.revision, shown.label)),
