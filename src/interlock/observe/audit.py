@@ -9,7 +9,6 @@ order: rows that are more than `MERGE_ROWS` places late stay late.
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -19,7 +18,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.audit import CHECKPOINT, Actor, AuditRecord, AuditRow, actor_of_event, originator_of
+from interlock.model.actor import Actor, originator_of
+from interlock.model.audit import CHECKPOINT, AuditRecord, AuditRow, actor_of_event
+from interlock.model.journal.cause import trace_id
 from interlock.model.journal.entry import Entry
 from interlock.ports.store import Store
 from interlock.ports.trust.audit import AuditLog
@@ -49,7 +50,6 @@ MERGE_ROWS = 10_000
 
 PAGE = 1_000
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -176,7 +176,7 @@ def _place_of_entry(stream: str, entity: str, entry: Entry) -> _Place:
         occurred_at=time_text(event.at_ms),
         trace_id=trace_id(entry.trace),
         outcome=OUTCOMES.get(entry.outcome, entry.outcome),
-        reason=_reason(entry.reason, entry.reason_given, originator_of(event.principal)),
+        reason=_reason(entry.reason, entry.reason_given, entry.originator or originator_of(event.principal)),
     )
     return _Place(event.at_ms, entity, entry.version, actor.id, row)
 
@@ -222,12 +222,6 @@ def time_text(time_ms: int) -> str:
     except OverflowError:
         return ""
     return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def trace_id(trace: str | None) -> str:
-    """Return the trace id of a traceparent; any other text as it is."""
-    found = None if trace is None else _TRACEPARENT.fullmatch(trace)
-    return (trace or "") if found is None else found[1]
 
 
 def _reason(code: str | None, note: str | None, originator: Actor | None) -> str:

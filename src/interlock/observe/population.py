@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -42,6 +43,7 @@ class StatePopulation(Struct, frozen=True):
 
     `type` is that of the chart, or `removed` (entities of older revisions are in a state that the current chart does
     not have), `ended` (they ended without a final state, see `ENDED_STATES`), or `unknown` (no chart is loaded).
+    `p95_ms` is the time within which about 95 % of the stays of the last week ended, and so on.
     """
 
     id: str
@@ -49,7 +51,10 @@ class StatePopulation(Struct, frozen=True):
     depth: int
     parent: str | None
     entities: int
+    p50_ms: int | None = None
     p95_ms: int | None = None
+    p99_ms: int | None = None
+    p999_ms: int | None = None
     expect_ms: int | None = None
     stuck: int | None = None
     stuck_more: bool = False
@@ -181,13 +186,24 @@ def recent_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, f
     return steps * 1_000 / MINUTE_MS, conflicts / (steps + conflicts) if conflicts else 0.0
 
 
-async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
-    """Return, by state, the time within which 95 % of the stays of the last week ended."""
+class DwellQuantiles(NamedTuple):
+    """Within about which time a part of the stays in a state ended; None beyond the last bound."""
+
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
+    p999_ms: int | None = None
+
+
+NO_STAYS = DwellQuantiles()
+
+
+async def dwell_quantiles(runtime: Runtime, kind: str) -> dict[str, DwellQuantiles]:
+    """Return, by state, how long the stays of the last week took. Every page and command uses these numbers."""
     if runtime.store.statistics is None:
         return {}
     found = await runtime.store.statistics.dwell_times(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
-    quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
-    return {state: ms for state, ms in quantiles if ms is not None}
+    return {each.state: DwellQuantiles(*map(each.quantile_ms, (0.5, 0.95, 0.99, 0.999))) for each in found}
 
 
 async def _minutes(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...] | None:
@@ -212,18 +228,22 @@ async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulatio
 async def _states(runtime: Runtime, kernel: Kernel, totals: dict[str, int]) -> tuple[StatePopulation, ...]:
     """The states of the chart, then states that only older revisions have, then entities that ended in no state."""
     chart = kernel.chart
-    p95 = await dwell_p95(runtime, chart.kind)
+    dwell = await dwell_quantiles(runtime, chart.kind)
     known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
     removed = sorted(each for each in totals if each not in known)
     return (
-        *[await _state(runtime, chart, each, totals, p95) for each in chart.states[1:] if each.type != "history"],
+        *[
+            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS))
+            for each in chart.states[1:]
+            if each.type != "history"
+        ],
         *(StatePopulation(each, "removed", 1, None, totals[each]) for each in removed),
         *(StatePopulation(each, "ended", 1, None, totals[each]) for each in ENDED_STATES.values() if totals.get(each)),
     )
 
 
 async def _state(
-    runtime: Runtime, chart: Chart, state: State, totals: dict[str, int], p95: dict[str, int]
+    runtime: Runtime, chart: Chart, state: State, totals: dict[str, int], dwell: DwellQuantiles
 ) -> StatePopulation:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
@@ -239,7 +259,10 @@ async def _state(
         depth=state.depth,
         parent=chart.states[state.parent].id if state.parent > 0 else None,
         entities=totals.get(state.id, 0),
-        p95_ms=p95.get(state.id),
+        p50_ms=dwell.p50_ms,
+        p95_ms=dwell.p95_ms,
+        p99_ms=dwell.p99_ms,
+        p999_ms=dwell.p999_ms,
         expect_ms=within,
         stuck=None if stuck is None else min(stuck, COUNT_MAX),
         stuck_more=stuck is not None and stuck > COUNT_MAX,

@@ -23,24 +23,37 @@ from msgspec.structs import replace
 
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
-from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
+from interlock.model.charts.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.encoding.convert import Model
 from interlock.model.encoding.index_key import IndexForm
+from interlock.model.held import HELD_TAG
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.reading.field_indexes import IndexStatus
 from interlock.ports.reading.journal_feed import FeedEntry
+from interlock.ports.reading.paging import pages
 from interlock.ports.reading.projections import ProjectionStatus, Projector
-from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.ports.store import (
+    ENDED_STATES,
+    PAGE_MAX,
+    EntityPage,
+    EntityQuery,
+    JoinedStore,
+    Store,
+    check_capabilities,
+)
+from interlock.ports.tracer import Tracer
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
@@ -48,6 +61,7 @@ from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.permissions import Permissions, Reader
+from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.reading.entity_counts import count_by_revision
@@ -65,6 +79,7 @@ from interlock.runtime.request_checks import (
     check_principal,
     check_range,
     check_reason,
+    check_resumed,
     passes_on_to,
 )
 from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
@@ -78,6 +93,7 @@ from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
     from interlock.runtime.erasure import Erasure
+    from interlock.runtime.holds.operator import Hold, HoldOperator, ResumedTimers
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
@@ -106,6 +122,7 @@ class Runtime:
         upgrade: UpgradePolicy = "pinned",
         authorizer: Authorizer | None = None,
         vault: PersonalVault | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -116,10 +133,11 @@ class Runtime:
         self.drain_ms = DRAIN_MS
         self.audit = AuditRecorder(store.audit, clock)
         self.entities = Entities.open(
-            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer, tracer=tracer
         )
         self.permissions = Permissions(self.entities)
         self.entities.process.vault = self.vault = vault
+        self.entities.process.transitions = open_transition_log()
         self.revisions = self.entities.revisions
         if store.engine is not None:
             store.engine.use_charts(charts.kernels())
@@ -465,7 +483,7 @@ class Runtime:
             return  # a reader without charts cannot distinguish a misspelt kind from one without entities
         states = {each.id: each.tags for chart in charts for each in chart.states[1:]}
         names = {"state": (query.state, {*states, *ENDED_STATES.values()})}
-        names["tag"] = (query.tag, {tag for tags in states.values() for tag in tags})
+        names["tag"] = (query.tag, {HELD_TAG, *(tag for tags in states.values() for tag in tags)})
         for what, (name, known) in names.items():
             if name is not None and name not in known:
                 hint = suggestion(name, known) or f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
@@ -665,6 +683,35 @@ class Runtime:
                 found[state] = found.get(state, 0) + entities
         return found
 
+    async def ages(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
+        """Return for how many milliseconds the oldest entity of each state has been in it, compounds included.
+
+        Empty states, and those in which entities have ended, are left out. Each state is one lookup in the store's
+        lists; a store without lists is read page by page. Raises as `counts` does.
+        """
+        found: dict[str, int] = {}
+        chart = await self._newest_chart(kind)
+        final = {each.id for each in chart.states if each.type == "final"} if chart is not None else set()
+        now_ms, limit = self.clock.now_ms(), PAGE_MAX if self.store.statistics is None else 1
+        for state, entities in (await self.counts(kind, reader=reader)).items():
+            if entities and state not in final and state not in ENDED_STATES.values():
+                query = EntityQuery(kind=kind, state=state, limit=limit)
+                rows = (row async for page in pages(self.store.find, query) for row in page.rows if row.ended is None)
+                async with aclosing(rows):
+                    async for row in rows:
+                        found[state] = max(0, now_ms - row.entered_ms)
+                        break
+        return found
+
+    async def _newest_chart(self, kind: str) -> Chart | None:
+        """Return the chart of a kind that this process or the store has; None if there is none."""
+        try:
+            return (await self.revisions.newest(kind)).chart
+        except (NotFoundError, UnavailableError) as error:
+            if error.code not in CHART_MISSING_CODES:
+                raise
+            return None
+
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""
         check_entity(entity)
@@ -752,6 +799,105 @@ class Runtime:
         sender = check_principal(principal, now_ms=self.clock.now_ms())
         with self._admission.admit():
             return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
+
+    # Holds
+
+    async def hold(self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """Hold an entity: no timer of it fires, no effect starts, and sends raise UnavailableError (`entity.held`).
+
+        A running attempt ends, and its result is kept; what it causes waits. When this returns, every worker follows.
+        `reason` and `principal` are kept in the journal. A held entity stays as it is held.
+
+        Raises NotFoundError, RejectedError (`entity.ended`), UsageError for a store that cannot hold
+        (`hold.unsupported`).
+
+            hold = await runtime.hold("order/o-1", reason="fraud check", principal={"id": "ann"})
+        """
+        operator, sender = self._operator(entity, reason, principal)
+        with self._admission.admit():
+            return await operator.hold(entity, reason=reason, principal=sender)
+
+    async def resume(
+        self,
+        entity: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """End the hold of an entity; return False if it was not held. Its work is due now.
+
+        `timers`: with `deadline`, timers that came due meanwhile fire now, in order; with `shift`, every timer is later
+        by the time of the hold. A timer with `restore` is shifted as downtime shifts it. Raises as `hold`.
+        """
+        operator, sender = self._operator(entity, reason, principal)
+        check_resumed(timers)
+        with self._admission.admit():
+            return await operator.resume(entity, reason=reason, principal=sender, timers=timers)
+
+    async def hold_kind(self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """Hold all entities of a kind. `create` raises UnavailableError, too (`kind.held`).
+
+        It takes a second: then every process knows. Raises UsageError for a store that cannot hold.
+        """
+        operator, sender = self._operator(f"{kind}/x", reason, principal)
+        with self._admission.admit():
+            return await operator.hold_kind(kind, reason=reason, principal=sender)
+
+    async def resume_kind(
+        self,
+        kind: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """End the hold of a kind; return False if it was not held. Entities that were held one by one stay held.
+
+        Its work is due again, a limited number each second. `timers` as for `resume`.
+        """
+        operator, sender = self._operator(f"{kind}/x", reason, principal)
+        check_resumed(timers)
+        with self._admission.admit():
+            return await operator.resume_kind(kind, reason=reason, principal=sender, timers=timers)
+
+    async def hold_matching(
+        self, query: EntityQuery, *, reason: str, principal: Mapping[str, Any] | None = None
+    ) -> int:
+        """Hold every entity that a query finds now, one by one; return how many. The limit of the query is ignored.
+
+        await runtime.hold_matching(EntityQuery(kind="order", state="charging"), reason="case 118")
+        """
+        operator, sender = self._operator(f"{query.kind}/x", reason, principal)
+        return await operator.hold_matching(query, reason=reason, principal=sender)
+
+    async def resume_matching(
+        self,
+        query: EntityQuery,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> int:
+        """End the hold of every entity that a query finds; return how many were held. `timers` as for `resume`."""
+        operator, sender = self._operator(f"{query.kind}/x", reason, principal)
+        check_resumed(timers)
+        return await operator.resume_matching(query, reason=reason, principal=sender, timers=timers)
+
+    async def holds(self, kind: str | None = None) -> tuple[Hold, ...]:
+        """Return what is held, of one kind or of all: first kinds, then entities, at most a thousand of each kind."""
+        from interlock.runtime.holds.operator import HoldOperator
+
+        return await HoldOperator(self).holds(kind)
+
+    def _operator(
+        self, entity: str, reason: str | None, principal: Mapping[str, Any] | None
+    ) -> tuple[HoldOperator, dict[str, Any] | None]:
+        from interlock.runtime.holds.operator import HoldOperator
+
+        check_entity(entity)
+        check_reason(reason)
+        return HoldOperator(self), check_principal(principal, now_ms=self.clock.now_ms())
 
     # Stopping
 

@@ -31,17 +31,8 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.audit import (
-    FLOOD,
-    HTTP_EVENT,
-    Actor,
-    AuditRow,
-    actor_of,
-    actor_of_event,
-    index_actor,
-    originator_of,
-    storable,
-)
+from interlock.model.actor import Actor, actor_of, originator_of
+from interlock.model.audit import FLOOD, HTTP_EVENT, AuditRow, actor_of_event, index_actor, storable
 from interlock.model.backoff import Backoff
 from interlock.model.encoding.storable import describe
 from interlock.model.event import Event

@@ -74,7 +74,7 @@ async def postgres_with_former_rows() -> str:
 
 
 async def check(url: str) -> None:
-    """Each tenant has its rows, the chain goes on after them, and a change of one is found."""
+    """Each tenant has its rows, the chain continues after them, and a change of one is found."""
     own, other = await open_store(url), await open_store(f"{url}{'&' if '?' in url else '?'}tenant=one")
     try:
         for store, numbers in ((own, (0, 2, 3, 5)), (other, (1, 4))):

@@ -29,7 +29,7 @@ def traced() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIVES)
 def test_a_failing_call_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
-    """Whichever call fails or kills: errors are UnavailableError, receipts hold, the store goes on. All have fired."""
+    """Whichever call fails or kills: errors are UnavailableError, receipts hold, the store continues. All fired."""
     sweep = swept(name, tmp_path, every=EVERY[LIVES[name].store])
 
     assert ([], []) == (sweep.found, sweep.silent)

@@ -1,6 +1,6 @@
 """What each command does to a store: whether it reads or changes it, whom it records, and that it keeps to its tenant.
 
-The command line has no roles: whoever may open the store may do everything with it (`docs/guide/production.md`). So the
+The command line has no roles: a user who may open the store may do everything (`docs/guide/production.md`). So the
 table says what a user of the files can do, and whether it leaves a trace. After an intended change run
 `pytest tests/scenarios/rights --rewrite`, and review the diff of `commands.txt`. A new command needs a row in
 `requests.py`.
@@ -44,7 +44,7 @@ ABOUT_ALL_TENANTS = {"db tenants"}
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command, and every group that does something by itself."""
+    """Every command, and every group that does something without a subcommand."""
     context = click.Context(commands)
     waiting: list[tuple[str, click.Command]] = [("", commands)]
     while waiting:

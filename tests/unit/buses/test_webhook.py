@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.buses import webhook
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
@@ -43,7 +44,7 @@ class Endpoint(ThreadingHTTPServer):
         self.connections = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone: some tests cut it off."""
+        """Ignore a client that has disconnected: some tests cut it off."""
 
     @property
     def url(self) -> str:
@@ -120,6 +121,14 @@ async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
     assert ID_FORM.fullmatch(headers["webhook-id"])
     seconds = int(headers["webhook-timestamp"])
     assert headers["webhook-signature"] == sign(webhook.keys_of(SECRET), headers["webhook-id"], seconds, body)
+
+
+async def test_the_trace_of_a_message_is_a_header_if_it_is_a_traceparent(endpoint: Endpoint) -> None:
+    sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    await posted(endpoint.url, MESSAGE, replace(MESSAGE, trace=sent), replace(MESSAGE, trace="a\r\nb: c"))
+
+    assert [None, sent, None] == [headers.get("traceparent") for _, headers, _ in endpoint.seen]
+    assert [False, False, False] == ["b" in headers for _, headers, _ in endpoint.seen]
 
 
 @pytest.mark.parametrize("path", ["a b", "käse", "x?q=\x7f"])

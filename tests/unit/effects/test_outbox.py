@@ -229,7 +229,7 @@ async def test_the_parent_gets_the_error_of_a_child_without_tries_left() -> None
 
 
 async def test_the_failure_of_a_child_counts_once_however_often_it_is_delivered() -> None:
-    """Killed between beginning anew and letting the row go, the relay delivers it again: it is an old child's now."""
+    """Killed between starting again and releasing the row, the relay delivers it again: it is an old child's now."""
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -316,7 +316,7 @@ async def test_a_child_that_is_being_ended_is_never_a_dead_letter() -> None:
         dead.extend(scene.books.table.list_work(WorkQuery(dead=True)).rows)
         return kept
 
-    scene.books.settle = seen  # type: ignore[method-assign]  # somebody looks after each change
+    scene.books.settle = seen  # type: ignore[method-assign]  # a reader looks after each change
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert ([], [("network/net-1", "_cancel")]) == (dead, scene.given())

@@ -138,7 +138,7 @@ async def test_a_converted_exit_keeps_its_cause() -> None:
 
 
 class Mute:
-    """What an exception may hold, and cannot be shown: a row whose connection is gone, say."""
+    """What an exception may hold, and cannot be shown: such as a row whose connection is closed."""
 
     def __repr__(self) -> str:
         raise LookupError("the row is detached")

@@ -50,7 +50,7 @@ async def test_a_signal_lets_running_work_finish() -> None:
     gate, numbers, before = asyncio.Event(), list[int](), signal.getsignal(signal.SIGTERM)
 
     async def charge(attempt: Attempt) -> None:
-        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # somebody listens
+        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # a client listens
         signal.raise_signal(signal.SIGTERM)
         await gate.wait()
 
@@ -62,7 +62,7 @@ async def test_a_signal_lets_running_work_finish() -> None:
         await orders.create("order/1")
         ended = await orders.run_until_signal(on_signal=told)
 
-        assert ("paid",) == (await orders.state("order/1")).configuration  # reading goes on
+        assert ("paid",) == (await orders.state("order/1")).configuration  # reading continues
         with pytest.raises(UnavailableError, check=lambda error: error.code == "runtime.draining"):
             await orders.create("order/2")
     assert (1, 0, 0, 0) == (ended.finished, ended.requeued, ended.still_running, ended.unanswered)
@@ -232,7 +232,7 @@ def test_a_handler_that_ignores_its_cancellation_does_not_block_the_end(monkeypa
         orders.create("order/1")
         begun.wait(PATIENCE_SECONDS)
         drained = orders.drain(10)
-    tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test is to hear of it
+    tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test may get it
     tasks[0].get_coro().close()
 
     assert (0, 0, 1) == (drained.finished, drained.requeued, drained.still_running)

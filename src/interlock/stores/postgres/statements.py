@@ -182,6 +182,9 @@ STATEMENTS = Statements(
             refusals = m.refusals + excluded.refusals""",
     delete_dwell="DELETE FROM state_dwell WHERE tenant = $1 AND kind = $2 AND day_ms < $3",
     delete_minutes="DELETE FROM kind_minute WHERE tenant = $1 AND kind = $2 AND minute_ms < $3",
+    count_work="""
+        SELECT count(*) FROM (
+          SELECT FROM work WHERE tenant = $1 AND lane = $2 AND next_ms IS NOT NULL LIMIT $3) AS found""",
     last_seen="""
         SELECT what, name, min(day_ms), sum(count)::bigint, max(last_ms) FROM seen
         WHERE tenant = $1 AND kind = $2 GROUP BY what, name ORDER BY what, name""",

@@ -21,7 +21,7 @@ from interlock.ports.definitions import Definition, Definitions, Edition, Stored
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.reading.projections import ProjectionStatus
-from interlock.ports.reading.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
+from interlock.ports.reading.statistics import DwellTimes, LastSeen, MinuteRates, ProcessStays, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -300,6 +300,10 @@ class SqlStore:
         """Return dwell times of stays that ended since a day, by state."""
         return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
 
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that ended by steps of this process since the store was opened."""
+        return self.database.stays.stays()
+
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counters of each minute since a time, in order."""
         return await self.database.read(lambda: statistics.minute_rates(self._sql, self._tenant, kind, since_ms))
@@ -309,6 +313,10 @@ class SqlStore:
         return await self.database.read(
             lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
         )
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane is in line; `COUNT_MAX` + 1 means that there is more."""
+        return await self.database.read(lambda: statistics.count_work(self._sql, self._tenant, lane))
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind."""

@@ -43,7 +43,7 @@ from tests.unit.definition.scxml_reading import back, chart, expression
 
 
 def plain(text: str) -> str:
-    """The file as a tool that knows nothing of our namespace reads it."""
+    """The file as a tool that does not know our namespace reads it."""
     text = re.sub(r" (?:xmlns:)?interlock(?::\w+)?=(?:\"[^\"]*\"|'[^']*')", "", text)
     return re.sub(r"<interlock:\w+[^>]*/>|<interlock:(\w+).*?</interlock:\1>", "", text, flags=re.DOTALL)
 

@@ -404,7 +404,7 @@ async def test_the_time_before_a_base_cannot_be_shown(url: str) -> None:
 
 
 async def test_a_key_of_a_removed_entry_is_still_a_duplicate(url: str) -> None:
-    """What the entry was is not known any more: a key that is reused for another event is a duplicate, too."""
+    """The content of the entry is no longer known: a key that is reused for another event is a duplicate, too."""
     clock = VirtualClock()
     async with opened(url, clock) as runtime:
         await _aged(runtime, clock)

@@ -158,7 +158,7 @@ async def test_a_lock_of_another_process_is_waited_for_by_a_thread(
     held = os.open(path, os.O_RDONLY)
     OperatingSystem().lock(held, 0)
     waiting = asyncio.ensure_future(store.append(step(2, "k2")))
-    while store._threads._unfinished == 0:  # noqa: ASYNC110 - a store tells nobody that it waits
+    while store._threads._unfinished == 0:  # noqa: ASYNC110 - a store has no signal that it waits
         await asyncio.sleep(0)
     os.close(held)
 
@@ -195,7 +195,7 @@ async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Wat
     assert [threading.get_ident()] == fs.flushed_by
 
 
-# What may be done at once
+# What may be done immediately
 
 
 def journal_of(
