@@ -10,7 +10,6 @@ import pytest
 from interlock import build
 from interlock.errors import DefinitionError, UsageError
 
-
 WRONG: Any = "text"
 """An argument of another type."""
 
