@@ -136,6 +136,8 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "lifecycle": "a group",
     "lifecycle drain": "of processes in shared memory: it uses no store",
     "lifecycle show": "of processes in shared memory: it uses no store",
+    "lifecycle drain": "about shared memory, which has no store and no tenants",
+    "lifecycle show": "about shared memory, which has no store and no tenants",
     "ls": (STORE,),
     "migrate apply": (STORE, "--to", "newer.yaml", "--once", "--reason", "new", *WHO),
     "migrate pause": (STORE, "order", "--reason", "wait", *WHO),
