@@ -134,8 +134,6 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "keys revoke": ("ada", "--key-file", "keys.toml"),
     "keys rotate": ("ada", "--key-file", "keys.toml"),
     "lifecycle": "a group",
-    "lifecycle drain": "of processes in shared memory: it uses no store",
-    "lifecycle show": "of processes in shared memory: it uses no store",
     "lifecycle drain": "about shared memory, which has no store and no tenants",
     "lifecycle show": "about shared memory, which has no store and no tenants",
     "ls": (STORE,),
