@@ -24,7 +24,7 @@ from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, Min
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
 from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
-from interlock.runtime.reading.entity_counts import count_by_revision
+from interlock.runtime.reading.entity_counts import count_by_revision, entities_in
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -257,7 +257,7 @@ async def _revisions(
         states = by_revision.get(each, {})
         is_current = kernel.chart.is_revision(each)
         if states or each == kernel.chart.revision or not is_current:  # a name without entities, of the current one
-            entities = _entities_in(chart or kernel.chart, states)
+            entities = entities_in(chart or kernel.chart, states)
             label = None if chart is None else chart.label
             found.append(RevisionPopulation(each, chart is not None, is_current, entities, states, label))
     return tuple(found)
@@ -301,16 +301,3 @@ class ChangeMarks:
                 counts = await store.statistics.count_states(kind)
                 found[kind] = hash((counts, await store.statistics.minute_rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
         return found
-
-
-def _entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
-    """Return how many entities these counts of states belong to.
-
-    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
-    longer has; or it ended without a state.
-    """
-    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
-    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
-    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
-    return (found or elsewhere) + ended
