@@ -151,7 +151,8 @@ evolve: $(READY) ## migrate a million entities and deploy revisions under kill -
 	  --kills $(or $(KILLS),20) --deployment-kills $(or $(DEPLOYMENT_KILLS),50)
 
 retention: $(READY) ## prune and compact a million entities under clients and kill -9; ENTITIES=20000 POSTGRES=5000 KILLS=10 for less
-	@$(RUN) -m tests.crash.retention.storm $(or $(ENTITIES),1000000) $(or $(KILLS),20) $(or $(POSTGRES),100000)
+	@$(RUN) -m tests.crash.retention.retention --entities $(or $(ENTITIES),1000000) --postgres $(or $(POSTGRES),100000) \
+	  --kills $(or $(KILLS),20)
 
 torture-projection: $(READY) ## kill the runners of a projection while 32 clients send; KILLS=20 for less
 	@$(RUN) -m tests.crash.kills.projection_storm $(or $(KILLS),100)

@@ -145,7 +145,7 @@ class ArchivedError(NotFoundError):
 
 
 class CompactedError(NotFoundError):
-    """The beginning of the journal was compacted: the oldest version that can be read is `since`."""
+    """The oldest entries of the journal were compacted: the oldest version that can be read is `since`."""
 
     code = "journal.compacted"
 

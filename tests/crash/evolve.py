@@ -8,9 +8,11 @@ The last line is computed from what was read afterwards.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
-from tests.crash.migration import storm
+from tests.crash.migration import migration
 from tests.crash.rolling import deployment
+from tests.crash.storms import Sizes
 
 
 def main() -> int:
@@ -23,26 +25,16 @@ def main() -> int:
     parser.add_argument("--deployment-kills", type=int, default=50, help="kills of each rolling deployment; 0: none")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    moved = storm.run(storm.Sizes(given.entities, given.postgres, given.clients, given.kills, given.seed))
-    _show("migration", moved.facts, moved.problems, moved.skipped)
-    kills, lost, locked, wrong = moved.kills, moved.lost, moved.locked, moved.wrong_revision
-    is_clean = moved.is_clean
+    total = migration.run(Sizes(given.entities, given.postgres, given.clients, given.kills, given.seed))
+    total.show("migration")
+    is_clean = total.is_clean
     if given.deployment_kills:
-        rolled = deployment.run(deployment.Sizes(kills=given.deployment_kills, seed=given.seed))
-        _show("rolling deployment", rolled.facts, rolled.problems, rolled.skipped)
-        kills, lost, locked = kills + rolled.kills, lost + rolled.lost + rolled.other, locked + rolled.locked
-        wrong += rolled.wrong_revision
+        rolled = deployment.run(replace(deployment.SIZES, kills=given.deployment_kills, seed=given.seed))
+        rolled.show("rolling deployment")
         is_clean = is_clean and rolled.is_clean
-    print(f"evolve: {moved.migrated} migrated, {kills} kills, {lost} lost, {locked} locked, {wrong} wrong revision")
+        total.add(rolled)
+    print(total.line("evolve"))
     return 0 if is_clean else 1
-
-
-def _show(what: str, facts: dict[str, int], problems: list[str], skipped: list[str]) -> None:
-    print(f"{what}: {', '.join(f'{count} {name}' for name, count in sorted(facts.items()))}")
-    for each in skipped:
-        print(f"SKIPPED {each}")
-    for each in problems:
-        print(f"  {each}")
 
 
 if __name__ == "__main__":

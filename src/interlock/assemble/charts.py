@@ -578,7 +578,7 @@ class BoundChart(Generic[C]):
             )
 
         def register(function: AnyFunction) -> AnyFunction:
-            if what == "handler":  # a guard may be replaced: it is pure, and takes effect at once
+            if what == "handler":  # a guard may be replaced: it is pure, and takes effect immediately
                 self._check_second(functions.get(name), function, name=name)
             functions[name] = function
             self._kernel = None

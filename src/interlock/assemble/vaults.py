@@ -1,7 +1,7 @@
 """Which keyring a runtime uses, and the vault that it opens with it.
 
 Rule 1: a chart with personal data never runs without keys: `open` raises before anything is stepped.
-Rule 2: without personal data and without a keyring there is no vault, and nothing of this is imported.
+Rule 2: without personal data and without a keyring there is no vault, and no module of it is imported.
 Rule 3: keys that end with the process are only for stores that end with it.
 """
 
@@ -62,9 +62,7 @@ async def open_vault(
         found = given
     elif is_lasting:
         hint = f"create one with `interlock keyring init keyring.json`, and set {KEYRING_VARIABLE}=file:keyring.json"
-        raise UsageError(
-            f"chart `{kind}` has personal data, and there is no keyring", code="keyring.missing", hint=hint
-        )
+        raise UsageError(f"chart `{kind}` has personal data, but no keyring is set", code="keyring.missing", hint=hint)
     else:
         _log.info("personal data is sealed with keys of this process", extra={"kind": kind})
         found = ProcessKeyring()

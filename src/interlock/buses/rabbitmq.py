@@ -122,7 +122,7 @@ class RabbitBus:
 
         if len(message.type.encode()) > TYPE_BYTES_MAX:  # otherwise the broker would seem unreachable
             text = f"the type `{message.type[:60]}...` exceeds {TYPE_BYTES_MAX} bytes, the limit of RabbitMQ"
-            raise RejectedError(text, code="bus.size", hint="give the event or the kind a shorter name")
+            raise RejectedError(text, code="bus.size", hint="use a shorter name for the event or the kind")
         envelope = Envelope(
             encode_message(message),
             message_id=wire_id(message),  # the client matches returned messages by it, so it must be unique

@@ -37,7 +37,7 @@ def read_revision(name: str, format: str | None = None) -> Source:
 
 
 def _read_object(revision: str, path: str) -> bytes:
-    """The content of a file in a revision; each step tells one reason why there is none."""
+    """The content of a file in a revision; each step has one reason why it is missing."""
     if revision.startswith("-"):
         raise UsageError(f'invalid revision "{revision}"', code="git.revision", hint="write it like HEAD~1 or a branch")
     if _git("rev-parse", "--git-dir") is None:

@@ -8,6 +8,7 @@ Rule 3: a reader that closes the pipe has all it wanted: the command ends withou
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import re
@@ -34,7 +35,7 @@ COMMANDS = {
     "audit": ("interlock.cli.commands.trust.audit:audit", "Export and verify the audit; write signed checkpoints"),
     "bundle": (
         "interlock.cli.commands.entities.bundle:bundle",
-        "Copy one entity with its journal to a file, or from it",
+        "Copy one entity with its journal to a file, or back",
     ),
     "can": ("interlock.cli.commands.entities.entity:can", "List accepted events, and why others are not"),
     "check": ("interlock.cli.commands.charts.check:check", "Check definitions for errors and likely mistakes"),
@@ -61,15 +62,16 @@ COMMANDS = {
     "prune": ("interlock.cli.commands.trust.retention:prune", "Remove entities that ended long ago"),
     "refold": (
         "interlock.cli.commands.changes.refold:refold",
-        "Correct entities by a corrected chart and their journals",
+        "Recompute entities from their journals with a corrected chart",
     ),
-    "replay": ("interlock.cli.commands.entities.history:replay", "Replay a journal and compare"),
+    "replay": ("interlock.cli.commands.entities.history:replay", "Replay a journal and compare each step"),
     "run": ("interlock.cli.commands.operation.run:run_command", "Run a worker: handlers, timers, messages"),
     "schema": ("interlock.cli.commands.charts.convert:schema", "Print the JSON Schema for editors"),
     "send": ("interlock.cli.commands.entities.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.operation.serve:serve", "Start the web console and HTTP API"),
+    "lifecycle": ("interlock.cli.commands.operation.lifecycle:lifecycle", "Show or drain processes that stop together"),
     "migrate": ("interlock.cli.commands.changes.migrate:migrate", "Move entities to a newer chart"),
-    "rollout": ("interlock.cli.commands.changes.rollout:rollout", "Start some new entities on a new chart"),
+    "rollout": ("interlock.cli.commands.changes.rollout:rollout", "Start a share of the new entities on a new chart"),
     "shadow": ("interlock.cli.commands.changes.shadow:shadow", "Compare recorded steps with those of a new chart"),
     "show": ("interlock.cli.commands.entities.entity:show", "Show an entity now or at an earlier version"),
     "simulate": (
@@ -88,8 +90,8 @@ SUBCOMMANDS = {
     "audit": {
         "export": "Print every attempt as JSON Lines or CSV",
         "verify": "Verify the audit, the journals and the checkpoints",
-        "checkpoint": "Write a signed checkpoint, or one every minute",
-        "key": "Create the key of checkpoints",
+        "checkpoint": "Write signed checkpoints, once or at an interval",
+        "key": "Create the key that signs checkpoints",
     },
     "bundle": {
         "export": "Write an entity, its children and their definitions to a file",
@@ -101,7 +103,7 @@ SUBCOMMANDS = {
         "grants": "Print the SQL for a role that cannot change the audit",
         "tenants": "List tenants",
         "restored": "Raise the restore epoch, after a restore from an older copy",
-        "messages": "Show whether entries are published, or stop it",
+        "messages": "Show whether entries are published, or stop publishing",
         "definitions": "List, show or add definitions",
         "index": "Build, drop or show indexes on context fields",
     },
@@ -117,8 +119,8 @@ SUBCOMMANDS = {
     },
     "keyring": {
         "init": "Create a keyring in a file",
-        "rotate": "End an epoch: wrap all data keys again, and destroy older master keys",
-        "status": "Show the epochs, and how many data keys each wraps",
+        "rotate": "Start a new epoch, and destroy older master keys",
+        "status": "Show the epochs, and how many data keys each encrypts",
     },
     "effects": {
         "ls": "List pending work",
@@ -128,23 +130,30 @@ SUBCOMMANDS = {
     "keys": {
         "create": "Create a key and print it",
         "list": "List keys, their users and their last use",
-        "rotate": "Create a key in place of another one",
+        "rotate": "Replace a key by a new one",
         "revoke": "Remove a key",
     },
+    "lifecycle": {
+        "show": "Show the phase, the processes and their permits",
+        "drain": "Refuse new work everywhere, and wait until all have ended",
+    },
     "migrate": {
-        "plan": "Say which entities would move, and why others stay",
-        "apply": "Move every entity that can be carried",
-        "status": "Count entities by revision",
+        "plan": "Show which entities would move, and why others stay",
+        "apply": "Move every entity that can be carried over",
+        "status": "Count entities by revision, and list migrations",
+        "pause": "Pause the newest migration of a kind",
+        "resume": "Continue a paused migration",
+        "undo": "Move entities of the newest migration back",
     },
     "rollout": {
-        "set": "Start a part of the new entities on a revision",
-        "advance": "Make the part larger",
+        "set": "Start a share of the new entities on a revision",
+        "advance": "Raise the share",
         "abort": "Start all new entities on the base",
-        "status": "Show the part, and entities by revision",
+        "status": "Show the share, and entities by revision",
     },
     "shadow": {
         "replay": "Compare the journals of a store with a new chart",
-        "run": "Compare what is written to a store, live, with a new chart",
+        "run": "Compare live writes to a store with a new chart",
     },
 }
 """The help lines of the commands of a group."""
@@ -157,6 +166,7 @@ SECTIONS = {
         *(
             "run",
             "serve",
+            "lifecycle",
             "keys",
             "top",
             "stuck",
@@ -230,7 +240,7 @@ def _add_help_lines(group: click.Group, name: str) -> None:
 def _add_help_line(command: click.Command, line: str) -> None:
     """Put the help line before the docstring of the command. Commands are imported once, and called often in tests."""
     if command.short_help != line:
-        command.help = f"{line}.\n\n{command.help}" if command.help else f"{line}."
+        command.help = f"{line}.\n\n{inspect.cleandoc(command.help)}" if command.help else f"{line}."
         command.short_help = line
 
 

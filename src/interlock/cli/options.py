@@ -46,10 +46,10 @@ _VERBOSE = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set,
-    help="Verbose; tracebacks for internal errors.",
+    help="Print more details, and tracebacks of internal errors.",
 )
 _QUIET = click.option(
-    "-q", "--quiet", is_flag=True, expose_value=False, callback=_set, help="Only data and errors, no messages."
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_set, help="Print only data and errors."
 )
 
 _URL_HELP = (
@@ -90,7 +90,7 @@ def chart_option(command: F) -> F:
 
 def key_prefix_option(command: F) -> F:
     """Add `--key-prefix`."""
-    text = "Prefix of keys passed to handlers; never change it."
+    text = "Prefix of the keys that handlers get; never change it."
     return click.option("--key-prefix", metavar="TEXT", help=text)(command)
 
 

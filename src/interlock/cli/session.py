@@ -41,7 +41,7 @@ _CHART_HINTS = {
     "function.missing": "give the program that registers it: --chart module:name",
     "kind.unknown": _FILE,
     "revision.unknown": _FILE,
-    "revision.ambiguous": "give the definition that is meant with --chart FILE",
+    "revision.ambiguous": "give the right definition with --chart FILE",
 }
 """What a command without charts needs, by the code of the error."""
 

@@ -6,7 +6,7 @@
                                                           request: [_actors: without `approve`]
                                                           release: [_actors: without `approve`]
 
-Rule 1: the kernel knows nothing of approvals: it runs assignments. Whether there are enough is part of the policy
+Rule 1: the kernel has no notion of approvals: it runs assignments. Whether there are enough is part of the policy
 (`trust.authorization`), which reads the record.
 Rule 2: an approval counts if a transition took the event: an event that was rejected or ignored is not recorded.
 Rule 3: approvals are used up: the event that needed them clears them.

@@ -83,7 +83,7 @@ def check_models(chart: Chart, models: Mapping[str, type]) -> tuple[Diagnostic, 
 
 
 class _Comparison:
-    """One model and the fields of the chart that it stands for."""
+    """One model and the fields of the chart that it describes."""
 
     def __init__(self, found: Diagnostics, cls: type, what: str, location: SourceLocation | None = None) -> None:
         self.found = found
@@ -150,7 +150,7 @@ class _Comparison:
         if model.nullable and not chart.nullable:
             message = f"{place} may be None, and `{path}` of {self.what} may not be null"
             self.found.error("model.nullable", message, at, "write `nullable: true`, or a type without None")
-        unset = top and chart.default is UNSET and not chart.required  # nothing gives it a first value
+        unset = top and chart.default is UNSET and not chart.required  # it has no initial value
         if both and (chart.nullable or unset) and not model.nullable:
             message = f"`{path}` of {self.what} may be null, and {place} may not be None"
             self.found.error("model.nullable", message, at, f"write `{path}: ... | None` in the model, or a `default`")

@@ -1,6 +1,6 @@
 """The world of the demo from start to report: a runtime with workers, traffic and failing services.
 
-Rule: it shuts down as a worker does. The first signal drains it; the report says what was done and what is left.
+Rule: it shuts down as a worker does. The first signal drains it; the report shows what was done and what is pending.
 """
 
 from __future__ import annotations

@@ -416,7 +416,7 @@ class HandlerRunner:
     def _retry_facts(self, claim: Claim) -> dict[str, int]:
         """Return how often and how late the work is tried again, where the chart does not say it.
 
-        Other processes show that, and must not take the wait for the mistake of a clock.
+        Other processes show that, and must not mistake the wait for a wrong clock.
         """
         defaults = self._defaults_of(claim)
         policy = None if defaults is None or claim.work.body.get("retry") is not None else defaults.policy

@@ -47,7 +47,7 @@ SKIPPED_WAIT_MS = 10
 
 
 class StopReport(Struct, frozen=True):
-    """What became of running work when a worker stopped: finished, requeued, or still running under its lease."""
+    """The state of running work when a worker stopped: finished, requeued, or still running under its lease."""
 
     finished: int = 0
     requeued: int = 0
@@ -59,8 +59,8 @@ class RunningWork:
 
     `claim` is the claim as last renewed; `cancel_requested` is set once the work is cancelled. `heartbeats` counts the
     signs of life of the attempt, and `details` is what the newest of them said, encoded. `delivering_result`: only the
-    append that ends the work is left to do, so the attempt is not stopped any more. `releasing`: the claim is being
-    settled, so it is not renewed any more.
+    append that ends the work remains, so the attempt is no longer stopped. `releasing`: the claim is being
+    settled, so it is no longer renewed.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -190,7 +190,7 @@ class LaneWorker:
         self._signal.set()
 
     def cancel(self, entity: str, work_id: WorkId) -> None:
-        """Tell a piece of work that is running here that an entry has cancelled it."""
+        """Notify a piece of work that is running here that an entry has cancelled it."""
         for work in self._running.values():
             if work.claim.entity == entity and work.claim.work.id == work_id and not work.delivering_result:
                 work.update(replace(work.claim, cancelled=True))
@@ -227,7 +227,7 @@ class LaneWorker:
         self.wake()
 
     async def stop(self, timeout_ms: float) -> None:
-        """Claim nothing more, let running work finish in time, with its leases renewed, and cancel the rest."""
+        """Claim no more work, let running work finish in time, with its leases renewed, and cancel what remains."""
         self.stop_claiming()
         async with self._claiming:  # a claim under way ends first: what it claimed is running too
             pass

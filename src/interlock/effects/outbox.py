@@ -37,7 +37,7 @@ _ENDING = {"code": ENDING, "message": "its state was left; it is removed when th
 """What is stored with the work of a child while its end is delivered."""
 
 Received = Literal["done", "denied", "later"]
-"""What became of an event at its receiver: delivered or not needed, denied, or to be delivered again soon."""
+"""The result of an event at its receiver: delivered or not needed, denied, or to be delivered again soon."""
 
 _NEVER_MS = 36_500 * 86_400_000
 """A hundred years: when parked work is due in a store that writes the two settlements of parking one after the other
@@ -140,7 +140,7 @@ class OutboxRelay:
         return Settlement(claim, "done")
 
     async def _park(self, row: WorkRow, *, is_started: bool) -> bool:
-        """Park the work of a child that is to end, so that it is not claimed any more; whether it is parked now.
+        """Park the work of a child that is to end, so that it is no longer claimed; whether it is parked now.
 
         If the row were removed without that, a worker could claim it at the last moment and start or restart the child,
         which would then run with no parent waiting. A relay that is killed after this finds the row parked.

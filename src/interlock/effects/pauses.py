@@ -29,7 +29,7 @@ PAUSED = "paused"
 """The code stored with the work that a handler has paused."""
 
 FACT_PREFIX = "pause/"
-"""The names of the facts: the rest is the name of the handler, the value the end in milliseconds."""
+"""The names of the facts: the remainder is the name of the handler, the value the end in milliseconds."""
 
 _log = logging.getLogger("interlock.effects")
 

@@ -134,7 +134,7 @@ class HandlerDefaults:
         return parse_duration(given) if isinstance(given, str) else None
 
     def over(self, other: HandlerDefaults | None) -> HandlerDefaults:
-        """Return these defaults, with what they leave open taken from others."""
+        """Return these defaults, with missing values taken from others."""
         if other is None:
             return self
         return HandlerDefaults(

@@ -91,7 +91,7 @@ SAGA_CHANGES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryResult:
-    """What became of an entity: its step and patch, and what the change ended; or the reasons why it stays.
+    """The result for an entity: its step and patch, and what the change ended; or the reasons why it stays.
 
     `overdue` timers would have fired before the move: they are due now, or within the spread.
     """
@@ -317,7 +317,7 @@ class Carrier:
             if old is None or new is None or old.history != new.history:
                 draft.dropped.append(f"what `{name}` remembers")
             elif any(each not in self.new_states for each in mapped):
-                draft.reasons.append(f"`{name}` remembers a state that is gone")
+                draft.reasons.append(f"`{name}` remembers a state that no longer exists")
             else:
                 remembered[new.id] = mapped
         draft.after = replace(draft.after, history=remembered or None)
@@ -479,7 +479,7 @@ class Carrier:
             return None
         known = self.events.get(name)
         if known is None or known.direction == "out" or (known.direction == "internal" and not is_own):
-            return "is not declared any more"
+            return "is no longer declared"
         if known.payload is None:
             return None
         _, problem = complete_payload(data, known.payload)

@@ -42,19 +42,21 @@ RULES: dict[str, ChangeRule] = {
     "chart.dialect": ChangeRule("breaking", "other rules select transitions and enter states", "none"),
     "chart.unhandled": ChangeRule(
         "care",
-        "events that no transition takes get another answer",
+        "events that no transition takes are answered differently",
         "entities without deferred events, if `defer` is no longer used",
     ),
     "chart.errors": ChangeRule("care", "an error in a guard or an action has another effect"),
     "chart.binding": ChangeRule("care", "fields of states get their first value at another time"),
     "chart.personal": ChangeRule("breaking", "entities of the old definition have no data key", "none"),
     "chart.script": ChangeRule("care", "new entities start with another script"),
-    "chart.create": ChangeRule("care", "others may create entities; applies immediately"),
-    "chart.read": ChangeRule("care", "others may read entities; applies immediately to entities of every revision"),
+    "chart.create": ChangeRule("care", "other senders may create entities; applies immediately"),
+    "chart.read": ChangeRule(
+        "care", "other readers may read entities; applies immediately to entities of every revision"
+    ),
     "retention.shorter": ChangeRule("care", "entities or entries are removed earlier, or without a copy", "all"),
     "retention.longer": ChangeRule("safe", "nothing is removed earlier"),
     "monotonic.order": ChangeRule(
-        "breaking", "the order of states that are never left backwards is another one", "none without a mapping"
+        "breaking", "the order of states that are never left backwards differs", "none without a mapping"
     ),
     # States
     "state.added_final": ChangeRule("safe", "a new end changes no path that exists"),
@@ -81,13 +83,13 @@ RULES: dict[str, ChangeRule] = {
     "region.removed": ChangeRule("breaking", "entities in the parallel state are in the removed region", _NOT_ACTIVE),
     "state.order": ChangeRule("care", "document order decides entry order, and the initial state by default"),
     "state.initial": ChangeRule("care", "the state starts elsewhere, or with other actions"),
-    "history.changed": ChangeRule("care", "its kind, its default or the actions of the default are others"),
+    "history.changed": ChangeRule("care", "its kind, its default or the actions of the default differ"),
     "history.removed": ChangeRule("care", "what it remembers is dropped"),
     "state.entry": ChangeRule(
         "care", "entering the state does something else", f"{_NOT_ACTIVE}, or all if only `log` differs"
     ),
     "state.exit": ChangeRule("care", "leaving the state does something else"),
-    "state.output": ChangeRule("care", "the result of the state is another one"),
+    "state.output": ChangeRule("care", "the result of the state differs"),
     "state.sensitive": ChangeRule("care", "other data is hidden while the state is active"),
     # Transitions
     "transition.added": ChangeRule("safe", "no sender could send the event before"),
@@ -103,7 +105,7 @@ RULES: dict[str, ChangeRule] = {
     "transition.guard": ChangeRule("care", "the event is taken under another condition"),
     "transition.actions": ChangeRule("care", "taking the transition does something else"),
     "transition.reenter": ChangeRule("care", "the state is left and entered again, or no longer"),
-    "transition.roles": ChangeRule("care", "others may cause the transition"),
+    "transition.roles": ChangeRule("care", "other senders may cause the transition"),
     "transition.order": ChangeRule("care", "transitions that one event can match are tried in another order"),
     "always.added": ChangeRule("care", "entities that wait in the state may leave it immediately"),
     "always.changed": ChangeRule("care", "entities that wait in the state may leave it immediately"),
@@ -111,20 +113,20 @@ RULES: dict[str, ChangeRule] = {
     # Timers
     "timer.added": ChangeRule("care", "entities in the state get a deadline, counted from their entry"),
     "timer.removed": ChangeRule("care", "pending deadlines of the state are cancelled"),
-    "timer.delay": ChangeRule("care", "the deadline is another one; pending timers are moved by the difference"),
+    "timer.delay": ChangeRule("care", "the deadline changes; pending timers are moved by the difference"),
     "timer.restore": ChangeRule("care", "downtime affects the timer in another way"),
     "timer.ambiguous": ChangeRule(
         "care", "several timers changed, and which one replaces which is not clear", _NOT_ACTIVE
     ),
     # Invokes
     "invoke.added": ChangeRule("care", "entities that are in the state have not started it", _NOT_ACTIVE),
-    "invoke.removed": ChangeRule("breaking", "the result of a running invoke has no taker", _NOT_RUNNING),
+    "invoke.removed": ChangeRule("breaking", "no transition takes the result of a running invoke", _NOT_RUNNING),
     "invoke.source": ChangeRule(
         "breaking",
         "the result of a running invoke is that of another handler or chart; invokes without id are named by position",
         _NOT_RUNNING,
     ),
-    "invoke.options": ChangeRule("care", "invokes that start later are asked differently"),
+    "invoke.options": ChangeRule("care", "invokes that start later have other options"),
     "invoke.child": ChangeRule("care", "children that start later follow another chart"),
     "invoke.personal": ChangeRule(
         "breaking", "results were stored plain before, which an erasure does not reach", "none"
@@ -135,12 +137,12 @@ RULES: dict[str, ChangeRule] = {
     "saga.added": ChangeRule("breaking", "entities in the state have started no step", _NOT_ACTIVE),
     "saga.removed": ChangeRule("breaking", "completed steps could no longer be compensated", _OUTSIDE_SAGA),
     "saga.step_appended": ChangeRule("care", "the saga has one more step at its end"),
-    "saga.step_inserted": ChangeRule("breaking", "entities behind this step would skip it", _OUTSIDE_SAGA),
+    "saga.step_inserted": ChangeRule("breaking", "entities past this step would skip it", _OUTSIDE_SAGA),
     "saga.step_removed": ChangeRule("breaking", "entities may be in the step, or have completed it", _OUTSIDE_SAGA),
     "saga.steps_reordered": ChangeRule("breaking", "entities in the saga would skip or repeat steps", _OUTSIDE_SAGA),
     "saga.mode": ChangeRule("breaking", "completed steps are compensated in another way", _OUTSIDE_SAGA),
     "saga.call": ChangeRule("breaking", "the result of a running step is that of another call", _OUTSIDE_SAGA),
-    "saga.options": ChangeRule("care", "steps that start later are asked differently"),
+    "saga.options": ChangeRule("care", "steps that start later have other options"),
     "saga.compensation": ChangeRule("care", "steps that are done use the new compensation"),
     "saga.compensation_removed": ChangeRule(
         "breaking", "a step that is done could no longer be compensated", _OUTSIDE_SAGA
@@ -167,10 +169,10 @@ RULES: dict[str, ChangeRule] = {
     ),
     "event.direction": ChangeRule("care", "the event comes from elsewhere"),
     "event.closed": ChangeRule("breaking", "senders of the event are rejected"),
-    "event.roles": ChangeRule("care", "others may send it; applies immediately to entities of every revision"),
-    "event.permit": ChangeRule("care", "its policy is another one; applies immediately to entities of every revision"),
+    "event.roles": ChangeRule("care", "other senders may send it; applies immediately to entities of every revision"),
+    "event.permit": ChangeRule("care", "its policy differs; applies immediately to entities of every revision"),
     "event.approvals": ChangeRule(
-        "care", "others must approve it; approvals that the old definition did not record do not count"
+        "care", "other users must approve it; approvals that the old definition did not record do not count"
     ),
     "event.dedupe": ChangeRule("care", "a retry that crosses the change has another key and is applied twice"),
     "payload.personal": ChangeRule(

@@ -97,7 +97,7 @@ def diff_documents(before: Document, after: Document, between: Iterable[Document
 
 
 def _retention_changes(before: Document, after: Document) -> list[Change]:
-    """Return the change of how long entities and entries are kept; without a duration, for ever."""
+    """Return the change of how long entities and entries are kept; without a duration, forever."""
     old, new = before.retention or Retention(), after.retention or Retention()
     if old == new:
         return []

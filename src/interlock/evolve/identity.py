@@ -5,7 +5,7 @@ Rule 2: different spellings of one behaviour have one name: targets are absolute
         white space in expressions and values equal to their documented default do not count.
 Rule 3: what is copied into a snapshot, an effect or an entry counts as written, such as `60s` and `1m` of `after`.
 Rule 4: empty is not absent: `roles: []` denies every sender, a missing `roles` allows every sender.
-Rule 5: a document is hashed, not a chart, so a change of the compiler names no chart anew.
+Rule 5: a document is hashed, not a chart, so a change of the compiler changes no name.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefoldAnswer:
-    """What became of one entity.
+    """The result for one entity.
 
     `differences` are those of the entity as it is now. It is the same if there are none and no `reasons`. With
     `reasons` it must not be corrected by the definition alone; otherwise `carrier` writes the correction.
@@ -79,7 +79,7 @@ class RefoldAnswer:
 class LifeFold:
     """One entity on its way through its journal: the snapshot of the corrected definition, and what differs so far.
 
-    `stopped` says why the fold cannot go on.
+    `stopped` is the reason why the fold cannot continue.
     """
 
     new: Snapshot | None = None
@@ -171,7 +171,7 @@ class LifeFold:
         entered_ms: Mapping[str, int] | None = None,
         is_forward: bool = True,
     ) -> RefoldAnswer:
-        """Return what became of the entity. `stored` is its newest snapshot, up to which the fold must have come.
+        """Return the result for the entity. `stored` is its newest snapshot, up to which the fold must have come.
 
         `written` is the name under which a corrected entity is stored. Without `is_forward`, the corrected definition
         is older in the store than that of the entity.

@@ -68,7 +68,7 @@ class Gap(Struct):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What the verdict rests on.
+    """The evidence for the verdict.
 
     Events are those that the new definition declares for senders, if it declares any. `never_taken` are its transitions
     that no compared event took. `window_ms` is the time between the first and the last entry compared,

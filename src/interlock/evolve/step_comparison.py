@@ -1,7 +1,7 @@
 """Compare recorded steps of one definition with the steps that another definition gives for the same events.
 
 Rule 1: the recorded snapshot before the event is carried to the new definition, which then gets the recorded event.
-Rule 2: while both agree, the new definition goes on from its own snapshot. After a difference, the next recorded
+Rule 2: while both agree, the new definition continues from its own snapshot. After a difference, the next recorded
         snapshot is carried again, so that one difference does not become many.
 Rule 3: names that the change pairs are equal: renamed states, the fields of their sagas, timers, invokes without id.
         Revisions, versions and keys do not count. A field that only one definition has is not compared.
@@ -50,7 +50,7 @@ class Difference:
 class Comparison:
     """One recorded step next to the new one, which is None if there is no such step.
 
-    `next` is the snapshot from which the comparison of the next event goes on; None: carry the recorded one.
+    `next` is the snapshot from which the comparison of the next event continues; None: carry the recorded one.
     `is_compared` is False for an event after an end that the new definition did not reach.
     """
 

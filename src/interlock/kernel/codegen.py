@@ -211,7 +211,7 @@ class CodeWriter:
     def value(self, value: Value) -> str:
         """Return the source of a value, with its expressions inlined.
 
-        Lists and mappings are made anew each time. Otherwise all entities would share those of the chart.
+        New lists and mappings are made each time. Otherwise all entities would share those of the chart.
         """
         if isinstance(value, Expression):
             return self.expression(value)

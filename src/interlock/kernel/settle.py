@@ -1,6 +1,6 @@
 """Settle an entity that comes from another revision: run what the new chart does before it waits for an event.
 
-A snapshot that rested under the old chart need not rest under the new one: an eventless transition may be enabled.
+A snapshot that was stable on the old chart need not be stable on the new one: an eventless transition may be enabled.
 Without settling, the next event would run it, also an event that no transition takes.
 """
 

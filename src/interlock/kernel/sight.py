@@ -4,7 +4,7 @@ Rule 1: while an entity is in a hidden state, its cover is the last visible snap
 Rule 2: a step that starts or ends in a hidden state, or passes through one, is unseen; but if a reader of the cover
         would see a difference after a step that ends outside, its entry is seen.
 Rule 3: the visible version is the version without the unseen entries. It never goes back.
-Rule 4: all this is computed from the snapshot before and the step, so that replay gives it again.
+Rule 4: all this is computed from the snapshot before and the step, so that replay computes it again.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ FORMER_STREAM = "audit_refusal"
 """What the genesis of a chain binds: the stream; and that of earlier releases."""
 
 HTTP_EVENT = "_http"
-"""How the event of a request begins that was refused before it became an event: then its method and its path follow."""
+"""Prefix of the event of a request that was refused before it became an event; its method and its path follow."""
 
 CHECKPOINT = "_audit.checkpoint"
 """The event of a row that contains a signed checkpoint."""
@@ -51,7 +51,7 @@ _KINDS: dict[str, ActorKind] = {"service": "service", "system": "system", "bus":
 
 
 class Actor(Struct, frozen=True):
-    """Who acted: an id and what it is."""
+    """Who acted: an id and its kind."""
 
     id: str
     kind: ActorKind
@@ -60,7 +60,7 @@ class Actor(Struct, frozen=True):
 TIMER = Actor("timer", "system")
 WORKER = Actor("worker", "system")
 LOCAL = Actor("", "system")
-"""Those who act without a principal: a timer, a worker that brings a result, and a program that named no sender."""
+"""Actors without a principal: a timer, a worker with a result, and a program that named no sender."""
 
 
 class AuditRow(Struct, frozen=True, omit_defaults=True, rename={"originator": "for"}):
@@ -142,7 +142,7 @@ class AuditRecord(Struct, frozen=True):
 
 
 class _FormerRow(Struct):
-    """A row of a release that recorded refusals and acts of operators only."""
+    """A row of a release that recorded refusals and actions of operators only."""
 
     entity: str
     event: str

@@ -146,10 +146,10 @@ RETENTION_ROWS = 1_000
 """Rows that one call removes of one entity: some milliseconds, after which the steps of others have their turn."""
 
 RETENTION_PAGES = 256
-"""Pages of a SQLite file that are cut off at once (1 MiB)."""
+"""Pages of a SQLite file that are cut off in one step (1 MiB)."""
 
 RETENTION_INTERVAL_MS = 3_600_000
-"""How often workers look for what the charts' retention allows to remove: retention is meant in days."""
+"""How often workers look for what the charts' retention allows to remove: retention is measured in days."""
 
 COMPACT_ENTRIES_MIN = 100
 """Entries that a compaction must remove at least: it writes a snapshot, which may be as large as some entries."""
@@ -200,14 +200,14 @@ REASON_LENGTH_MAX = 1_000
 """Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
 
 AUDIT_NAME_BYTES_MAX = 200
-"""Bytes of an id or an event name in a row of the audit: what is longer was refused, and its beginning shows what it
+"""Bytes of an id or an event name in a row of the audit: a longer text was refused, and its first part shows what it
 was. PostgreSQL indexes at most 2,700 bytes."""
 
 AUDIT_REASON_BYTES_MAX = 500
 """Bytes of a reason or a note in a row of the audit: a sentence or two."""
 
 AUDIT_BURST = 100
-"""Refused attempts of one principal that each get a row at once: a person or a batch job that makes a mistake."""
+"""Refused attempts of one principal that each get a row, in a burst: a person or a batch job that makes a mistake."""
 
 AUDIT_ROWS_PER_SECOND = 10
 """Rows of one principal after that: 200 MB a day at most, from a sender who is refused without a pause."""
@@ -465,7 +465,7 @@ REPORTS_MAX = 1_000
 """Saved reports that are read: a shadow run has one per process and chart."""
 
 REFOLD_RUNNING_MAX = 16
-"""Entities that a refold corrects at the same time: folding is work of one core; the rest waits for the store."""
+"""Entities that a refold corrects at the same time: folding uses one core; the others wait for the store."""
 
 BUNDLE_LINE_BYTES_MAX = DEFINITION_STORED_BYTES_MAX + 65_536
 """Bytes of one line of a bundle: the largest is a definition."""
@@ -543,7 +543,7 @@ RATE_PER_SECOND_MAX = 1_000_000
 """Requests per second of a rate limit: more than a process serves, so a higher number is a mistake."""
 
 RATE_BURST_MAX = 1_000_000
-"""Requests at once of a rate limit: as `RATE_PER_SECOND_MAX`."""
+"""Requests in a burst of a rate limit: as `RATE_PER_SECOND_MAX`."""
 
 KEY_FILE_BYTES_MAX = 4_194_304
 """Bytes of a key file: `KEYS_MAX` keys with some hundred bytes each. It is read again whenever it changes."""
@@ -582,7 +582,7 @@ SENDERS_MAX = 1_000
 """Senders of envelopes of a server."""
 
 ENVELOPE_AGE_MS_MAX = 300_000
-"""How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt anew. Far
+"""How far the time of an envelope may be from ours: clocks differ by seconds, and senders sign each attempt again. Far
 less than the time for which keys are remembered, so a replay is either too old or a duplicate."""
 
 ENGINE_CONTINUE_AFTER = 1_000
@@ -611,4 +611,4 @@ ENGINE_MIRROR_MS = 1_000
 """How long entries wait to be written to the mirror together."""
 
 ENGINE_MIRROR_ENTRIES = 50
-"""Entries that are written to the mirror at once, without waiting longer."""
+"""Entries that are written to the mirror together, without waiting longer."""

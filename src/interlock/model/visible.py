@@ -4,7 +4,7 @@ Rule 1: the values of sensitive fields are masked, and everything that may carry
 values that guards read, and names that the chart computes. A name that the chart contains as text is shown.
 Rule 2: a snapshot is shown without anything that is made from the version, such as the keys of effects, if the chart
 hides states: the versions count the entries that the reader does not see.
-Rule 3: what a reader sees is a value of its own type. It cannot be confused with the truth.
+Rule 3: what a reader sees has its own type. It cannot be confused with the real state.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def _reason(code: str | None, note: str | None, originator: Actor | None) -> str
 
 
 class AuditProblem(Struct, frozen=True, omit_defaults=True):
-    """Damage: its stable code, where it is, and what it is. `place` is `audit`, `checkpoint` or an entity."""
+    """Damage: its stable code, its place, and a description. `place` is `audit`, `checkpoint` or an entity."""
 
     code: str
     place: str
@@ -280,7 +280,7 @@ async def verify_audit(
 ) -> AuditProof:
     """Verify the audit, every journal, and all checkpoints: those in the audit and those that were published.
 
-    Without a key, signatures are not verified, and a whole audit that was written anew is not found.
+    Without a key, signatures are not verified, and an audit that was replaced as a whole is not found.
     """
     verifier = _AuditVerifier(audit_of(store), key)
     given = tuple(published)
@@ -364,7 +364,7 @@ class _AuditVerifier:
                     "checkpoint.missing", "audit", message if is_whole else f"checkpoint {number} is lost", number
                 )
             elif number in outside and stored.text != outside[number].text:
-                message = f"checkpoint {number} differs from the one that was published: the audit was written anew"
+                message = f"checkpoint {number} differs from the one that was published: the audit was replaced"
                 self._fail("checkpoint.differs", "audit", message, number)
             self._check(number, signed, is_whole=is_whole)
         for number in range(1, max(self._stored, default=0)):
@@ -388,7 +388,7 @@ class _AuditVerifier:
             return
         head = self._heads.get(found.sequence)
         if head is not None and head != found.head:
-            message = f"the rows up to {found.sequence} differ from checkpoint {number}: the chain was written anew"
+            message = f"the rows up to {found.sequence} differ from checkpoint {number}: the chain was replaced"
             self._fail("audit.rewritten", "audit", message, found.sequence)
             return
         if head is None:
@@ -425,7 +425,7 @@ class _AuditVerifier:
                     message = f"`{entity}` had version {journal.version} at checkpoint {number}; its journal was cut"
                     self._fail_journal("journal.cut", entity, message, journal.version, number)
                 elif head != journal.head:
-                    message = f"the journal of `{entity}` differs from checkpoint {number}: it was written anew"
+                    message = f"the journal of `{entity}` differs from checkpoint {number}: it was replaced"
                     self._fail_journal("journal.rewritten", entity, message, journal.version, number)
 
     def proof(self) -> AuditProof:
@@ -454,7 +454,7 @@ class _AuditVerifier:
 async def _removed(store: Store, entity: str, journal: JournalHead) -> bool:
     """Whether retention removed the entry that a checkpoint names: its entity was pruned, or its journal compacted.
 
-    The store says so, and what it knows of that entry is what the checkpoint says. A removal is not proven otherwise.
+    The store says so, and its record of that entry agrees with the checkpoint. Otherwise a removal is not proven.
     """
     if store.retention is None:
         return False

@@ -4,7 +4,7 @@ Rule 1: a store with counters answers from them, at a cost that does not grow wi
 for the oldest. A store without counters is read entity by entity, journals included, up to `EVIDENCE_ENTRIES_MAX`
 entries. What could not be read is a gap.
 Rule 2: entities that ended, and those on the new definition already, are not concerned.
-Rule 3: "not seen" is said with its window: the first day that the store knows of.
+Rule 3: "not seen" is reported with its window: the first day that the store has counted.
 Rule 4: a change is in use if living entities are in its states, or one of its events was received or refused within
 the window that the caller names. A change that concerns neither states nor events concerns all living entities. With a
 gap, or with evidence that is shorter than the window, nothing is called unused.
@@ -323,7 +323,7 @@ class _Judge:
         self._finals = {chart.states[each].id for each in tops if chart.states[each].type == "final"}
 
     async def change(self, change: Change) -> ChangeEvidence:
-        """Return what is known about a change."""
+        """Return the evidence about a change."""
         events = self._events_of(change)
         seen = self._facts.find(("state",), change.states[:1].__contains__) + events
         is_recent = any(each.last_ms >= self._since_ms for each in events)
@@ -354,7 +354,7 @@ class _Judge:
         return self._facts.find(("event", "refused"), lambda name: name not in declared and not is_reserved(name))
 
     async def tombstones(self, removed: Removed) -> tuple[TombstoneEvidence, ...]:
-        """Return what is known about each tombstone."""
+        """Return the evidence about each tombstone."""
         found = []
         for name, day in removed.states:
             entities, oldest_ms = await self._population((name,))

@@ -1,6 +1,6 @@
 """What a chart breaks that declares itself `compatible` with earlier revisions.
 
-Rule 1: only revisions that have living entities count: a promise to nobody cannot be broken.
+Rule 1: only revisions that have living entities count: a promise about no entity cannot be broken.
 Rule 2: each change that `diff` classifies as breaking is named, whether or not an entity is affected by it now: one may
 be at its next step.
 Rule 3: a revision without a definition is left out, because nothing says what changed.

@@ -91,7 +91,7 @@ class CheckpointWriter:
         return tuple(written)
 
     async def close(self) -> None:
-        """Release the lease, so that another process can go on immediately."""
+        """Release the lease, so that another process can continue immediately."""
         now_ms = self._clock.now_ms()
         lease = await self._leases.acquire_lease(LEASE, owner=self._owner, now_ms=now_ms, until_ms=now_ms + 1_000)
         if lease is not None:
@@ -183,5 +183,5 @@ def publish_to_bus(bus: Bus) -> Publish:
 
 
 def read_published(path: Path) -> tuple[SignedCheckpoint, ...]:
-    """Return the checkpoints of a file. Raises UsageError for a line that is none."""
+    """Return the checkpoints of a file. Raises UsageError for an invalid line."""
     return tuple(decode_published(line) for line in path.read_bytes().splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""A shadow run in a process of its own: it follows the entries of a store, whichever process writes them.
+"""A shadow run in a separate process: it follows the entries of a store, whichever process writes them.
 
 Rule 1: recorded steps are repeated by the definition that wrote them, as in a shadow replay, and must give what their
         entries record; otherwise the report has a gap.

@@ -25,7 +25,7 @@ class EngineRequest(Struct, frozen=True, omit_defaults=True):
     """What an engine is asked to do with an event of an entity; the fields mean what they mean for a send.
 
     `refusal`: the request is to be refused unless its key is known. `finishes` and `fence` are set for results of work.
-    `time_ms` is the time of a runtime that was opened with a clock of its own; otherwise the time of the engine counts.
+    `time_ms` is the time of a runtime that was opened with its own clock; otherwise the time of the engine counts.
     `authorized`: the authorizer of the program, which decides in place of the chart, allows it for `expected`.
     """
 

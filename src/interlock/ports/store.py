@@ -457,7 +457,7 @@ class Joins(Protocol):
         """
 
     async def ended(self, marks: Sequence[object]) -> Sequence[TransactionEnd]:
-        """Return what became of transactions, as the store's own connections see it."""
+        """Return the state of transactions, as the store's own connections see it."""
 
     def committed(self, mark: object) -> None:
         """Count what a transaction has written, in the event loop of the runtime, once it is committed."""

@@ -1,6 +1,6 @@
 """Facts about a store as a whole, by name: settings that every process of the store follows.
 
-Rule 1: a fact is a short text. It is written rarely, by whoever configures the store, and read by every process.
+Rule 1: a fact is a short text. It is written rarely, when the store is configured, and read by every process.
 Rule 2: writing is durable when it returns. It is never part of the write of a step.
 """
 

@@ -40,7 +40,7 @@ CallerTransaction = SqliteTransaction | PostgresTransaction
 
 
 class TransactionEnd(Enum):
-    """What became of a transaction of the caller, as another connection sees it."""
+    """The state of a transaction of the caller, as another connection sees it."""
 
     OPEN = "open"
     COMMITTED = "committed"

@@ -5,7 +5,7 @@ Rule 2: it is given after the commit, and costs the sender microseconds. It neve
 Rule 3: signals are coalesced. They name lanes, never entities. Entries are signalled only while another process
 follows the feed; a sender notices that within `FOLLOWER_SECONDS`.
 Rule 4: a worker counts as dead when the operating system of this host says so, never because it is silent. Its claims
-are then due at once; their fence, the number of the attempt, keeps a late result of it out as it always does.
+are then due immediately; their fence, the number of the attempt, keeps a late result of it out as it always does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Listening(Protocol):
 
     @property
     def held_file(self) -> str | None:
-        """The file that is locked while the worker lives; processes that run its handlers lock it, too (shared)."""
+        """The file that is locked while the worker runs; processes that run its handlers lock it, too (shared)."""
 
     async def close(self) -> None:
         """Stop listening, and sign off: the worker has ended in good order, and its claims keep their leases."""

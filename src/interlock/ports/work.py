@@ -34,7 +34,7 @@ class Claim(Struct, frozen=True, gc=False):
 
 
 class Settlement(Struct, frozen=True, gc=False):
-    """What becomes of a claim: `done`; `again` at a time, after a failure or, with `without_failure`, without one;
+    """How a claim is settled: `done`; `again` at a time, after a failure or, with `without_failure`, without one;
     `wait` until something else continues it; `dead`. Without `started` it does not count as an attempt.
 
     `done` counts from any attempt, the others only from the newest.

@@ -117,7 +117,7 @@ class BlockingRuntime:
                     raise UnavailableError("the runtime is closed", code="runtime.closed")
                 self._loop.call_soon_threadsafe(call.start, self._loop, self._calls)
             call.waiter.wait()
-        except BaseException:  # interrupted: the caller does not wait any more
+        except BaseException:  # interrupted: the caller no longer waits
             self._give_up(call)
             raise
         if isinstance(call.waiter, WakeupPipe):

@@ -60,7 +60,7 @@ SOURCES_MAX = 100_000
 """Source entities whose last `sequence` an ordered intake remembers; the least recent is forgotten first."""
 
 DRAIN_MS = 10_000
-"""How long messages may take when the intake stops; the rest is requeued."""
+"""How long messages may take when the intake stops; the others are requeued."""
 
 UNEXPECTED_FAILURES = 5
 """After an unexpected failure a message waits as after this many failures: some seconds."""

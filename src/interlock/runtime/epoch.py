@@ -1,6 +1,6 @@
 """The restore epoch of a store: how often it was restored from an older copy.
 
-A restored store goes on from an earlier version, so the versions that follow were used before, for other events.
+A restored store continues from an earlier version, so the versions that follow were used before, for other events.
 Effects of those versions may have reached other systems, under keys made from entity, version and ordinal.
 
 Rule 1: the epoch is a fact of the store. `raise_epoch` adds one, after a restore and before any worker starts.

@@ -2,9 +2,9 @@
 
     append `_erase`  ->  destroy the key  ->  finish the work row of the erasure
 
-Rule 1: the entry comes first and leaves a work row, so an erasure that was begun is finished by any worker with a
+Rule 1: the entry comes first and leaves a work row, so an erasure that was started is finished by any worker with a
 keyring, whatever dies in between.
-Rule 2: nothing else of the journal changes: replay, time travel and the chain are what they were.
+Rule 2: nothing else of the journal changes: replay, time travel and the chain are unchanged.
 Rule 3: a child has the key of its parent: it is the same person's life, and is erased with the parent.
 Rule 4: values that were sent to other entities are sealed with their keys. They are listed, and erased if asked for.
 Rule 5: after a restore from an older copy, erasures are applied again (`reapply`): the ids of destroyed keys are kept,
@@ -41,7 +41,7 @@ from interlock.runtime.vault import PersonalVault, missing_keyring
 class Erasure(Struct, frozen=True, kw_only=True):
     """What an erasure did, or would do.
 
-    `erased_ms` is when the entity forgot its key; None in a preview. `destroyed` says what is left of the key:
+    `erased_ms` is when the entity forgot its key; None in a preview. `destroyed` says what remains of the key:
     `final`, nothing; `pending`, its bytes until a reader of the key file ends; `epoch`, wrapped copies until the master
     key of `epoch` is destroyed.
 
@@ -102,7 +102,7 @@ class Eraser:
         found = await self.preview(entity)
         if not (found.is_ended or live or found.erased_ms is not None):
             waiting = f"; pending: {', '.join(found.pending[:5])}" if found.pending else ""
-            hint = "let it end first; or erase it while it lives (`live`): effects that need the data then fail"
+            hint = "let it end first; or erase it now (`live`): effects that need the data then fail"
             raise RejectedError(f"`{entity}` has not ended{waiting}", code="personal.live", hint=hint)
         if found.erased_ms is None:
             event = Event(ERASE, type="platform", principal=None if principal is None else dict(principal))
@@ -117,7 +117,7 @@ class Eraser:
         return replace(found, version=snapshot.version, erased_ms=erased_ms, destroyed=destroyed.value)
 
     async def _owner(self, snapshot: Snapshot) -> Any:
-        """Return what the entity has of its data key. Raises RejectedError when it has none of its own."""
+        """Return the data key that the entity records. Raises RejectedError when it has no own one."""
         owner = snapshot.context.get(KEY_FIELD)
         if owner is None:
             hint = "no field of its chart is marked `personal: true`, or it was created before one was"
@@ -212,9 +212,9 @@ class Eraser:
         return True
 
     async def revived(self, kinds: Iterable[str]) -> AsyncIterator[tuple[str, Any]]:
-        """Yield entities that were erased and are readable again, with what they have of their key.
+        """Yield entities that were erased and are readable again, with their record of the key.
 
-        Two traces tell it: the id of a destroyed key that an entity still has, and an erased entity whose key exists.
+        Two traces show it: the id of a destroyed key that an entity still has, and an erased entity whose key exists.
         """
         destroyed = {each async for each in self._destroyed_kids()}
         for kind in kinds:
@@ -250,7 +250,7 @@ def _kid(owner: Any) -> Any:
 
 
 class ErasureWork:
-    """Finishes erasures that were begun and not finished: the work of a lane."""
+    """Finishes erasures that were started and not finished: the work of a lane."""
 
     def __init__(self, vault: PersonalVault) -> None:
         self._vault = vault
@@ -275,7 +275,7 @@ async def follow(
         try:
             erased = await eraser.erase(entity, reason=reason, principal=principal, live=True)
         except (NotFoundError, RejectedError):
-            continue  # it never got the value, or has none of its own
+            continue  # it never got the value, or has no own key
         found.append(erased)
         waiting += erased.targets
     return tuple(found)

@@ -323,7 +323,7 @@ class Runtime:
 
         The entry is committed and rolled back with what the caller writes. It runs once: ConflictError
         (`conflict.joined`) asks the caller to repeat the transaction. Receipts are provisional until the COMMIT, and
-        workers hear of new work after it. With `wait=False`, a locked entity raises ConflictError immediately.
+        workers are notified of new work after it. With `wait=False`, a locked entity raises ConflictError immediately.
 
         Raises UsageError (`join.unsupported`) for a connection or a store that cannot be joined.
 
@@ -463,7 +463,7 @@ class Runtime:
         if not charts:
             if self.charts.kinds() and query.kind not in await self.store.kinds():
                 raise unknown_kind(query.kind, self.charts.kinds())
-            return  # a reader without charts cannot tell a misspelt kind from one without entities
+            return  # a reader without charts cannot distinguish a misspelt kind from one without entities
         states = {each.id: each.tags for chart in charts for each in chart.states[1:]}
         names = {"state": (query.state, {*states, *ENDED_STATES.values()})}
         names["tag"] = (query.tag, {tag for tags in states.values() for tag in tags})
@@ -740,7 +740,7 @@ class Runtime:
     # Personal data
 
     async def preview_erasure(self, entity: str) -> Erasure:
-        """Return what `erase` would do, and what it would not reach. Raises as `erase`, except for one that lives."""
+        """Return what `erase` would do, and what it would not reach. Raises as `erase`, except for a living one."""
         from interlock.runtime.erasure import Eraser
 
         check_entity(entity)
@@ -751,7 +751,7 @@ class Runtime:
     ) -> Erasure:
         """Erase the personal data of an entity: destroy its data key. With `live`, also of one that has not ended.
 
-        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable when the key is gone;
+        The journal stays as it is. Every copy of a personal value, also in backups, is unreadable without the key;
         `destroyed` of the result says when that is. Other processes stop reading within a minute. An effect that has
         not started and needs the data fails with `personal.erased`; a sender's personal value is refused likewise. May
         be repeated. `reason` and `principal` are kept in the journal.

@@ -201,7 +201,7 @@ class PersonalVault:
         return event if sealed is event.data else replace(event, data=sealed)
 
     async def _cipher_of(self, owner: Any) -> DataCipher | None:
-        """Return the cipher of an entity by what it has under `KEY_FIELD`; None if it was erased."""
+        """Return the cipher of an entity by its value of `KEY_FIELD`; None if it was erased."""
         if isinstance(owner, dict):
             return None
         if not isinstance(owner, str):

@@ -1,6 +1,6 @@
 """Who is woken for the work of an entry: the worker of this process, or those of other processes.
 
-Rule 1: work that this process can start at once wakes no other process: in a fleet where each process sends and works,
+Rule 1: work that this process can start immediately wakes no other process: where each process sends and works,
 signals would only cost the others a look.
 Rule 2: work that is due later than the next poll is found by that poll.
 """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from interlock.shm.lifecycle.gate import Gate
     from interlock.shm.lifecycle.lifecycle import Lifecycle
     from interlock.shm.lifecycle.permits import Permit, Phase
+    from interlock.shm.lifecycle.status import LifecycleStatus, lifecycle_status
     from interlock.shm.memory.region import MemoryRegion
     from interlock.shm.memory.words import AtomicWord
     from interlock.shm.pool.pool import TaskPool
@@ -38,6 +39,7 @@ _HOMES = {
     "Gate": "interlock.shm.lifecycle.gate",
     "Inbox": "interlock.shm.queue.inbox",
     "Lifecycle": "interlock.shm.lifecycle.lifecycle",
+    "LifecycleStatus": "interlock.shm.lifecycle.status",
     "Participant": "interlock.shm.lifecycle.drain",
     "Permit": "interlock.shm.lifecycle.permits",
     "Phase": "interlock.shm.lifecycle.permits",
@@ -45,6 +47,7 @@ _HOMES = {
     "MemoryRegion": "interlock.shm.memory.region",
     "TaskPool": "interlock.shm.pool.pool",
     "drain_workers": "interlock.shm.lifecycle.asgi",
+    "lifecycle_status": "interlock.shm.lifecycle.status",
     "shared_lifecycle": "interlock.shm.lifecycle.asgi",
     "spawn": "interlock.shm.pool.worker",
 }
@@ -61,6 +64,7 @@ __all__ = (
     "Gate",
     "Inbox",
     "Lifecycle",
+    "LifecycleStatus",
     "MemoryRegion",
     "Participant",
     "Permit",
@@ -68,6 +72,7 @@ __all__ = (
     "Producer",
     "TaskPool",
     "drain_workers",
+    "lifecycle_status",
     "shared_lifecycle",
     "spawn",
 )

@@ -1,7 +1,7 @@
 """The data keys of a store in a file next to it: of SQLite databases and of folders. A small SQLite database.
 
 Rule 1: keys are not in the file of the journals: a backup that contains both defeats an erasure. The key file has a
-backup policy of its own.
+separate backup policy.
 Rule 2: what is deleted is overwritten (`secure_delete`), and destroying a key empties the log as well
 (`wal_checkpoint(TRUNCATE)`). A connection that reads at this moment prevents that; the answer says so.
 Rule 3: the file is created with mode 600, by the first key that is stored.

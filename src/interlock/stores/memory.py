@@ -396,7 +396,7 @@ class MemoryStore:
             return Removal(count, is_done=True, version=base.version)
 
     async def remove_rest(self, entity: str, *, rows: int) -> Removal:
-        """Go on with what `prune` began."""
+        """Continue what `prune` has started."""
         with self._lock:
             self._check_open()
             return self._remove(entity, rows)
@@ -427,7 +427,7 @@ class MemoryStore:
         return self._tombstones.get(entity)
 
     async def journal_base(self, entity: str) -> JournalBase | None:
-        """Return where a compacted journal begins."""
+        """Return where a compacted journal starts."""
         stored = self._entities.get(entity)
         return None if stored is None else stored.base
 

@@ -1,4 +1,4 @@
-"""The data keys of a store in memory: as gone as its journals when the process ends."""
+"""The data keys of a store in memory: lost with its journals when the process ends."""
 
 from __future__ import annotations
 

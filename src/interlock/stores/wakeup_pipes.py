@@ -1,4 +1,4 @@
-"""Wake-ups between the processes of one host: a named pipe for each worker, and a lock that it holds while it lives.
+"""Wake-ups between the processes of one host: a named pipe for each worker, and a lock that it holds while it runs.
 
     <store>-wakeups/<boot id>-<tenant>/<owner>.lock    locked (shared) by the worker, and by processes of its pool
                                        <owner>.pipe    one byte per signal: the lanes that may have work
@@ -6,7 +6,7 @@
 
 Rule 1: a sender never waits. It opens pipes without blocking: a full pipe has been rung already, and a pipe without a
 reader belongs to a dead worker.
-Rule 2: signals are coalesced: the first goes out at once, those of the next milliseconds together.
+Rule 2: signals are coalesced: the first is sent immediately, those of the next milliseconds together.
 Rule 3: a worker is dead when its lock is free. A process that finds this takes the lock, releases the claims of the
 dead worker, and removes its files. If it dies meanwhile, the lock is free again.
 Rule 4: a lock file gets its name only when it is locked, so a new worker never looks dead.
@@ -67,7 +67,7 @@ _PIPE, _LIFE, _LOCK, _NEW = ".pipe", ".life", ".lock", ".new"
 _BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 ReleaseClaims = Callable[[str], Awaitable[int]]
-"""Makes the claims of an owner due at once, and returns how many there were."""
+"""Makes the claims of an owner due immediately, and returns how many there were."""
 
 _log = logging.getLogger("interlock.stores")
 
@@ -83,7 +83,7 @@ def decode_lanes(bits: int) -> frozenset[Lane]:
 
 
 class SignalSchedule:
-    """Coalesces signals: the first is sent at once, those of the next `seconds` together at their end.
+    """Coalesces signals: the first is sent immediately, those of the next `seconds` together at their end.
 
     For one event loop.
     """
@@ -284,7 +284,7 @@ class WakeupPipes:
             self._ring(encode_lanes(LANES))
 
     async def _lock_dead(self, owner: str) -> int | None:
-        """Return the lock of a worker that is dead; None when it lives, or another process has seen to it."""
+        """Return the lock of a worker that is dead; None when it runs, or another process has removed it."""
         path = self.folder / f"{owner}{_LOCK}"
         for number in range(LOCK_TRIES):
             if self._is_closing:
@@ -354,7 +354,7 @@ class _Member:
 
     @property
     def held_file(self) -> str | None:
-        """The file that is locked while the worker lives."""
+        """The file that is locked while the worker runs."""
         return str(self._pipes.folder / f"{self.owner}{_LOCK}")
 
     def _on_signal(self) -> None:
@@ -406,7 +406,7 @@ class _Member:
         os.close(life)
 
     async def close(self) -> None:
-        """Sign off: remove the files while they are locked, so that no process takes this worker for dead."""
+        """Sign off: remove the files while they are locked, so that no process considers this worker dead."""
         if not self._files:
             return
         for owner in tuple(self._watched):
@@ -481,14 +481,14 @@ def is_same_file(file: int, path: Path) -> bool:
 
 
 def remove_files(folder: Path, owner: str) -> None:
-    """Remove the files of a worker, its lock last: while that exists, another process may still see to the rest."""
+    """Remove the files of a worker, its lock last: while that exists, another process may still remove the others."""
     for suffix in (_PIPE, _LIFE, _NEW, _LOCK):
         with suppress(OSError):
             (folder / f"{owner}{suffix}").unlink()
 
 
 def boot_id() -> str:
-    """Return a name of this boot of this kernel; of this host where the system does not tell."""
+    """Return a name of this boot of this kernel; of this host where the system has none."""
     try:
         return _BOOT_FILE.read_text(encoding="ascii").strip()[:13]
     except OSError:

@@ -28,7 +28,7 @@ TURNS_MAX = 10_000
 """Turns of the event loop without time passing: a task that still runs after that is assumed to run forever."""
 
 THREAD_SECONDS_MAX = 300.0
-"""Real seconds that a store's thread may take for one call. It is meant for hangs: a loaded machine needs far less."""
+"""Real seconds that a store's thread may take for one call. It detects hangs: a loaded machine needs far less."""
 
 HANDLER_SECONDS = 2.0
 """Real seconds for which the clock waits for a handler in a thread; one that takes longer hangs on purpose."""

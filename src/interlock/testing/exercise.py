@@ -21,7 +21,7 @@ from interlock.testing.purity import HINT
 
 WALKS = 40
 ACTS = 40
-"""Walks, and acts of each: 1,600 acts take about a second."""
+"""Walks, and actions of each: 1,600 actions take about a second."""
 
 
 def exercise(bound: BoundChart, *, seed: int = 0) -> tuple[Diagnostic, ...]:

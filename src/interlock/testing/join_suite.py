@@ -43,7 +43,7 @@ states:
 
 
 class JoinProgram(Protocol):
-    """A program with a table of its own, on one connection of a driver. Every call blocks.
+    """A program with its own table, on one connection of a driver. Every call blocks.
 
     `stale_errors` are the driver's errors for a write in a transaction that has read what has changed since.
     """
@@ -51,7 +51,7 @@ class JoinProgram(Protocol):
     stale_errors: tuple[type[Exception], ...]
 
     def begin(self) -> None:
-        """Begin a transaction, as a program with this driver does."""
+        """Start a transaction, as a program with this driver does."""
 
     def read(self) -> None:
         """Read the program's own table, which starts a snapshot in some databases."""
@@ -66,7 +66,7 @@ class JoinProgram(Protocol):
         """Roll back."""
 
     def savepoint(self) -> None:
-        """Begin a savepoint."""
+        """Start a savepoint."""
 
     def rollback_to_savepoint(self) -> None:
         """Undo what was done since the savepoint."""
@@ -98,7 +98,7 @@ class JoinSubject:
     """A program, the names that another connection finds in its table, and a runtime that only observes and sends.
 
     `one_writer`: nothing else can be committed while the program's transaction writes, as in a SQLite file; with
-    `locks_at_begin`, from its beginning.
+    `locks_at_begin`, from its start.
     """
 
     program: JoinProgram
@@ -183,7 +183,7 @@ def a_repeated_key_is_a_duplicate(subject: JoinSubject) -> None:
 
 
 def a_key_of_another_event_is_an_error(subject: JoinSubject) -> None:
-    """And the transaction goes on."""
+    """And the transaction continues."""
     program = subject.program
     subject.observer.create("order/1")
     program.begin()
@@ -338,7 +338,7 @@ def the_cache_forgets_an_entity_that_was_changed(subject: JoinSubject) -> None:
 
 
 def an_existing_entity_is_not_created_again(subject: JoinSubject) -> None:
-    """The creation is refused, and the transaction goes on."""
+    """The creation is refused, and the transaction continues."""
     program = subject.program
     subject.observer.create("order/1", key="first")
     program.begin()

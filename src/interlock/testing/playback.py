@@ -82,7 +82,7 @@ class DueItem:
 
 
 class _OpenPolicy(ChartPolicy):
-    """Roles and permits that are named and refuse no event: whoever plays may send all of them."""
+    """Roles and permits that are named and refuse no event: the player may send all of them."""
 
     def role_refusal(self, event: Event) -> str | None:  # noqa: ARG002 - the same for every event
         """Return None."""

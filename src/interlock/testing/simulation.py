@@ -109,7 +109,7 @@ class Simulation:
     The handlers of a chart that `load` returned are used. `handlers` adds others by name; as in a runtime, what a
     handler returns is the result, and an exception is the error. `charts` can be invoked by name, in addition to the
     given kernels. `compile` returns the kernel of a computed `src`. One call may lead to `steps_max` steps.
-    `check_roles=False`: the test may send any event, whoever it says it is.
+    `check_roles=False`: the test may send any event, as any principal.
     """
 
     def __init__(

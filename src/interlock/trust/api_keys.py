@@ -1,6 +1,6 @@
 """API keys: `il_<8 characters>_<43 characters>`, the id of the key and 32 random bytes.
 
-Rule 1: only the SHA-256 of a key is stored. The secret has 256 bits, so a slow hash would only help those who flood.
+Rule 1: only the SHA-256 of a key is stored. The secret has 256 bits, so a slow hash would only help a flood.
 Rule 2: a key is found by its id, which is not secret; then the digests are compared in constant time. Keys without an
 id (of the first releases, `ilk_...`) are all compared, so that the time taken discloses nothing.
 Rule 3: the time of the last use is kept to the minute, in memory; the server writes it to a file next to the key file.

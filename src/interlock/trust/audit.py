@@ -3,11 +3,11 @@
 
 Rule 1: the refused sender waits until its row is durable. If it cannot be written, the attempt raises UnavailableError:
 no refusal is given that leaves no trace.
-Rule 2: a principal has a row for each attempt up to `AUDIT_BURST` at once and `AUDIT_ROWS_PER_SECOND` after that. More
+Rule 2: a principal has a row for each attempt, in a burst up to `AUDIT_BURST`, then `AUDIT_ROWS_PER_SECOND`. More
 are counted: a summary row is written when the count starts, and then every `AUDIT_FOLD_MS`. Rows and counts together
 are all attempts; a process that is killed loses the counts of that time.
-Rule 3: a principal that is refused so often is stopped before anything is read (`rate.refused`), until it may have a
-row again. The system and local programs without a principal are counted, never stopped: nobody would repeat the send.
+Rule 3: a principal with more refusals is stopped before anything is read (`rate.refused`), until it may have a
+row again. The system and local programs without a principal are counted, never stopped.
 Rule 4: strangers, who have no principal, only have summary rows, by code and address: with a row for each attempt they
 could fill the disk.
 """
@@ -332,7 +332,7 @@ class JoinedAudit:
 
 
 def act_row(entity: str, event: str, what: str, *, by: str, why: str = "", now_ms: int) -> AuditRow:
-    """Return the row of an act of an operator: `what` was done, `by` whom and `why`. It is written with the act."""
+    """Return the row of an operator's action: `what` was done, `by` whom and `why`. It is written with the action."""
     return AuditRow(entity, event, "applied", what, now_ms, actor=by, actor_kind="user", note=why or None)
 
 

@@ -4,7 +4,7 @@ Rule 1: a checkpoint names the last row of the audit with its head, and every en
 checkpoint before it with its version and its head. A head proves everything before it.
 Rule 2: what is signed is text, and the text is stored and published: nothing is encoded again to verify it.
 Rule 3: each names the hash of the one before it, so a checkpoint that was removed is missed.
-Rule 4: whoever can write to the store cannot sign, as long as the key is elsewhere. Published checkpoints prove what
+Rule 4: write access to the store is not enough to sign, if the key is elsewhere. Published checkpoints prove what
 they name even if the key is lost later.
 """
 

@@ -106,7 +106,7 @@ OPEN_CODES = frozenset(
 _BY_CODE: Mapping[str, tuple[str, str | None]] = {
     "conflict.expected": ("the entity is not at the expected version", "load it again and decide"),
     "entity.pruned": ("the entity was removed by retention", "use another id: an id is never used twice"),
-    "journal.compacted": ("the beginning of the journal of this entity was removed", None),
+    "journal.compacted": ("the oldest entries of this entity's journal were removed", None),
     "journal.archived": ("the journal of this entity is archived", None),
     "journal.unread": ("the journal of this entity cannot be read now; see the server's log", None),
     "key.reused": (

@@ -66,7 +66,7 @@ class IssuerTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def check_issuer(table: IssuerTable) -> None:
-    """Raise UsageError for a table that would accept tokens of somebody else, or that has no effect."""
+    """Raise UsageError for a table that would accept tokens of other issuers or users, or that has no effect."""
     parts = urlsplit(table.jwks)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
         raise _invalid(table, "`jwks` must be an https address", "http is only for this machine")
@@ -100,7 +100,7 @@ def _invalid(table: IssuerTable, what: str, hint: str | None) -> UsageError:
 
 
 class ClaimError(Exception):
-    """A verified token has claims that make no user. The text is for the log and contains no values."""
+    """The claims of a verified token do not describe a user. The text is for the log and contains no values."""
 
 
 def user_of(table: IssuerTable, claims: Mapping[str, Any], *, expires_ms: int) -> User:

@@ -151,5 +151,5 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _unknown_form(path: Path) -> UsageError:
     message = f"{path} is written in a form that this command cannot change"
-    hint = "write each key as a table [[key]] with one field per line, or change the file by hand"
+    hint = "write each key as a table [[key]] with one field per line, or edit the file yourself"
     return UsageError(message, code="keys.form", hint=hint)

@@ -100,7 +100,7 @@ def _read_only(hint: str) -> UsageError:
 
 
 class ProcessKeyring(KeyTable):
-    """Master keys of this process: what is sealed with them is gone when it ends. For memory stores and tests."""
+    """Master keys of this process: what is sealed with them is lost when it ends. For memory stores and tests."""
 
     is_durable = False
 
@@ -303,8 +303,8 @@ def _output(command: str) -> str:
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         message = f"the command of the keyring failed: {type(error).__name__}"
-        raise UnavailableError(message, code="keyring.command", hint="run it by hand") from None
+        raise UnavailableError(message, code="keyring.command", hint="run it yourself") from None
     if done.returncode:
         message = f"the command of the keyring ended with exit code {done.returncode}"
-        raise UnavailableError(message, code="keyring.command", hint="run it by hand")
+        raise UnavailableError(message, code="keyring.command", hint="run it yourself")
     return done.stdout

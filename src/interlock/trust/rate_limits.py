@@ -1,6 +1,6 @@
 """Rate limits: how often a principal may do something, by the generic cell rate algorithm (GCRA).
 
-Rule 1: a limit allows `burst` requests at once and then `per_second` of them. Its whole state is one number: the time
+Rule 1: a limit allows `burst` requests together and then `per_second` of them. Its whole state is one number: the time
 at which the last allowed request is paid for. A refused request changes nothing, so waiting for `retry_after_ms` is
 enough, however often the caller asked meanwhile.
 Rule 2: a clock that was set back delays no caller by more than an empty limit does.
@@ -34,7 +34,7 @@ class RequestClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Requests per second in the long run, and how many at once. Raises UsageError outside the limits."""
+    """Requests per second on average, and in a burst. Raises UsageError outside the limits."""
 
     per_second: float
     burst: int

@@ -100,7 +100,7 @@ class TokenVerifier:
         return found
 
     def is_valid(self, token: VerifiedToken) -> bool:
-        """Whether a session that a token started goes on: its issuer and its key are still in use."""
+        """Whether a session that a token started continues: its issuer and its key are still in use."""
         if self._issuers.get(token.issuer.issuer) != token.issuer or not self._has_time(token):
             return False
         keys = self._jwks[token.issuer.jwks].current
@@ -136,7 +136,7 @@ class TokenVerifier:
         try:
             user = user_of(table, claims, expires_ms=expires_ms)
         except ClaimError as error:
-            _log.info("the claims of a token make no user", extra={"issuer": table.issuer, "error": str(error)})
+            _log.info("a token does not describe a user", extra={"issuer": table.issuer, "error": str(error)})
             raise RefusedError("token.claims") from None
         return VerifiedToken(user, table, jwks.current, key_id, algorithm)
 

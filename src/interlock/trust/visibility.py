@@ -69,7 +69,7 @@ class VisibleReceipt(Struct, frozen=True, omit_defaults=True):
 
 
 class VisibleRow(Struct, frozen=True):
-    """An entity in a list as a reader sees it, and what it is found by."""
+    """An entity in a list as a reader sees it, and its search keys."""
 
     row: EntityRow
     states: tuple[str, ...]
@@ -174,7 +174,7 @@ class Lens:
         return latest.version + 1 if self.is_closed or latest.sight is None else latest.sight.since
 
     def names(self, states: Iterable[str]) -> tuple[str, ...]:
-        """Return the states that the reader may know of."""
+        """Return the states that the reader may know."""
         return tuple(each for each in states if each not in self._states)
 
     def hides_transition(self, transition: int) -> bool:

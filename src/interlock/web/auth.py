@@ -104,7 +104,7 @@ class Authentication:
                 self._use(self._key_file.content)
 
     async def close(self) -> None:
-        """Write what is known about the last use of keys."""
+        """Write the times of the last use of keys."""
         if self._key_file is not None:
             await self._key_file.write_used()
 

@@ -3,7 +3,7 @@
 Rule 1: the file is looked at when a request arrives, at most every `KEY_FILE_AGE_MS`, in a thread.
 Rule 2: while its new content cannot be used, the last valid one counts; the log says why, once per change.
 Rule 3: times of last use are in `<key file>.used`, at most `USED_AGE_MS` old. Several servers may share one key file:
-each writes the later of its own times and those in the file. A server that cannot write them logs it once.
+each writes the later of its times and those in the file. A server that cannot write them logs it once.
 """
 
 from __future__ import annotations

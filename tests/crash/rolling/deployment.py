@@ -5,7 +5,7 @@ clients for most of the run. At any moment a process is killed or restarted. At 
 the newer revision. A client sends a request to any process, and sends it again under the same key when that process is
 gone. Then everything is read and checked (`findings`).
 
-    python -m tests.crash.rolling.deployment 200      200 kills on SQLite and PostgreSQL, under both upgrade policies
+    python -m tests.crash.rolling.deployment --kills 200      on SQLite and PostgreSQL, under both upgrade policies
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import json
 import os
 import random
 import socket
-import sys
-import tempfile
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from interlock.ports.delivery import CHART_MISSING_CODES
 from tests.crash.kills.forked_workers import Worker, started
 from tests.crash.rolling.charts import Edition, Policy
-from tests.crash.rolling.findings import Findings, check
+from tests.crash.rolling.findings import check
 from tests.crash.rolling.process import serve
+from tests.crash.storms import Counts, Sizes, clients, main, on_both_stores
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.support.postgres_server import NoServerError, new_schema
 
 SLOTS = 4
 ROLLED = 2
@@ -52,59 +50,19 @@ REFUSALS_MAX = 25
 """Answers that no process knows the revision, before a client gives up a request; without a fault there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much a deployment is put through."""
-
-    kills: int = 12
-    clients: int = 64
-    entities: int = 48
-    seed: int = 1
-
-
-@dataclass(slots=True)
-class Counts:
-    """The result: kills, and what is wrong. `facts` says what happened, `problems` the first findings of each kind."""
-
-    kills: int = 0
-    lost: int = 0
-    locked: int = 0
-    wrong_revision: int = 0
-    other: int = 0
-    facts: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing is wrong, and something happened."""
-        return self.kills > 0 and not (self.lost or self.locked or self.wrong_revision or self.other)
-
-    def add(self, other: Counts) -> None:
-        """Add the counts of another run."""
-        self.kills += other.kills
-        self.lost += other.lost
-        self.locked += other.locked
-        self.wrong_revision += other.wrong_revision
-        self.other += other.other
-        self.facts += other.facts
-        self.problems += other.problems
-        self.skipped += other.skipped
+SIZES = Sizes(entities=48, postgres=48, clients=64, kills=12)
 
 
 def run(sizes: Sizes) -> Counts:
-    """Deploy on SQLite and PostgreSQL, with entities that move and with pinned ones. Without a server: SQLite only."""
+    """Deploy on SQLite and PostgreSQL, with entities that move and with pinned ones."""
     counts = Counts()
-    with tempfile.TemporaryDirectory(prefix="interlock-rolling-") as folder:
-        for policy in ("safe", "pinned"):
-            counts.add(deploy(f"sqlite:///{Path(folder) / policy}.db", sizes, policy=policy))
-            try:
-                url = new_schema()
-            except NoServerError as error:
-                counts.skipped.append(f"rolling deployment, postgres: {error}")
-                continue
-            counts.add(deploy(url, sizes, policy=policy))
+    for policy in ("safe", "pinned"):
+        counts.add(on_both_stores("rolling", sizes, partial(_deployed, sizes, policy)))
     return counts
+
+
+def _deployed(sizes: Sizes, policy: Policy, url: str, entities: int) -> Counts:
+    return deploy(url, replace(sizes, entities=entities), policy=policy)
 
 
 def deploy(url: str, sizes: Sizes, *, policy: Policy = "safe", code_first: bool = True, fault: str = "") -> Counts:
@@ -115,19 +73,8 @@ def deploy(url: str, sizes: Sizes, *, policy: Policy = "safe", code_first: bool 
     """
     deployment = _Deployment(url, sizes, policy, code_first, fault)
     asyncio.run(deployment.run())
-    findings = deployment.findings
-    asyncio.run(check(url, policy, deployment.accepted, deployment.refused, findings))
-    counts = Counts(
-        deployment.kills,
-        len(findings.lost),
-        len(findings.locked),
-        len(findings.wrong_revision),
-        len(findings.other),
-        deployment.facts + findings.facts,
-    )
-    for each in (findings.lost, findings.locked, findings.wrong_revision, findings.other):
-        counts.problems += each[:5]
-    return counts
+    asyncio.run(check(url, policy, deployment.accepted, deployment.refused, deployment.counts))
+    return deployment.counts
 
 
 class _Process:
@@ -204,33 +151,21 @@ class _Deployment:
         self._answers = 0
         self._target = 0
         self._reached = asyncio.Event()
-        self._is_over = False
-        self.kills = 0
         self.accepted: dict[str, tuple[str, int]] = {}
         self.refused: set[str] = set()
-        self.facts: Counter[str] = Counter()
-        self.findings = Findings()
+        self.counts = Counts(wrong=Counter({"lost": 0, "locked": 0, "wrong revision": 0, "other": 0}))
 
     async def run(self) -> None:
         """Run the deployment."""
         self._processes = [await self._start("older") for _ in range(SLOTS)]
-        clients: list[asyncio.Task[None]] = []
         try:
             for number in range(self._sizes.entities):
                 await self._request(self._chance, f"parcel/{number}", None, f"create-{number}")
-            clients = [asyncio.create_task(self._client(number)) for number in range(self._sizes.clients)]
-            storm = asyncio.create_task(self._storm())
-            await asyncio.wait({storm, *clients}, return_when=asyncio.FIRST_EXCEPTION)
-            for each in clients:
-                if each.done():
-                    each.result()
-            await storm
-            await asyncio.gather(*clients)
+            async with clients(self._sizes, self._ask_for_something):
+                await self._storm()
             for process in self._processes:
                 await process.close()
         except BaseException:
-            for each in clients:
-                each.cancel()
             for process in self._processes:
                 await process.kill()
             raise
@@ -240,7 +175,7 @@ class _Deployment:
         process = _Process(started(serve, self._url, edition, self._policy, has_code, self._fault), edition)
         await process.connect()
         if not process.is_ready:
-            self.findings.other.append(f"a process with the {edition} chart did not start")
+            self.counts.note("other", f"a process with the {edition} chart did not start")
         return process
 
     # The deployment
@@ -253,8 +188,7 @@ class _Deployment:
         await self._strike(max(1, kills * 8 // 10))
         for slot in range(SLOTS - ROLLED):
             await self._restart(slot, "newer")
-        await self._strike(max(1, kills - self.kills))
-        self._is_over = True
+        await self._strike(max(1, kills - self.counts.kills))
 
     async def _strike(self, kills: int) -> None:
         """Kill processes at random moments; restart some orderly."""
@@ -264,14 +198,14 @@ class _Deployment:
             slot = self._chance.randrange(SLOTS)
             edition = self._processes[slot].edition
             await self._processes[slot].kill()
-            self.kills += 1
+            self.counts.kills += 1
             self._processes[slot] = await self._start(edition)
             if self._chance.random() < RESTART_SHARE:
                 other = self._chance.randrange(SLOTS)
                 await self._restart(other, self._processes[other].edition)
 
     async def _restart(self, slot: int, edition: Edition) -> None:
-        self.facts["restarts"] += 1
+        self.counts.facts["restarts"] += 1
         await self._processes[slot].close()
         self._processes[slot] = await self._start(edition)
 
@@ -284,16 +218,12 @@ class _Deployment:
 
     # The clients
 
-    async def _client(self, number: int) -> None:
-        chance, count = random.Random(f"{self._sizes.seed}-{number}"), 0
-        while not self._is_over:
-            count += 1
-            key = f"c{number}.{count}"
-            if chance.random() < CREATED_SHARE:
-                await self._request(chance, f"parcel/{number}-{count}", None, key)
-                continue
-            event = chance.choices(("noted", "taken", "weighed"), (6, 3, 1))[0]
-            await self._request(chance, chance.choice(self._entities), event, key)
+    async def _ask_for_something(self, chance: random.Random, key: str) -> None:
+        if chance.random() < CREATED_SHARE:
+            await self._request(chance, f"parcel/{key}", None, key)
+            return
+        event = chance.choices(("noted", "taken", "weighed"), (6, 3, 1))[0]
+        await self._request(chance, chance.choice(self._entities), event, key)
 
     async def _request(self, chance: random.Random, entity: str, event: str | None, key: str) -> None:
         """Send one request, to any process, until it is answered."""
@@ -308,7 +238,7 @@ class _Deployment:
                 try:
                     answer = await process.ask(entity=entity, event=event, key=key)
                 except ConnectionError:
-                    self.facts["requests sent again"] += 1
+                    self.counts.facts["requests sent again"] += 1
                     continue
                 self._count_answer()
                 if self._is_final(answer, process, entity, key):
@@ -320,7 +250,7 @@ class _Deployment:
 
     def _count_answer(self) -> None:
         self._answers += 1
-        self.facts["answers"] += 1
+        self.counts.facts["answers"] += 1
         if self._answers >= self._target:
             self._reached.set()
 
@@ -330,36 +260,24 @@ class _Deployment:
         if code is None:
             if answer["outcome"] in ("applied", "duplicate"):
                 self.accepted[key] = (entity, answer["version"])
-                self.facts[answer["outcome"]] += 1
+                self.counts.facts[answer["outcome"]] += 1
             else:
                 self.refused.add(key)
-                self.facts[f"{answer['outcome']} {answer['reason']}"] += 1
+                self.counts.facts[f"{answer['outcome']} {answer['reason']}"] += 1
             return True
         if code == "event.unknown":  # an older process, and an entity that has not moved
             self.refused.add(key)
-            self.facts["event.unknown"] += 1
+            self.counts.facts["event.unknown"] += 1
             return True
         if code in CHART_MISSING_CODES:
-            self.findings.locked.append(f"{entity}: a process with the {process.edition} chart answered {code}")
+            self.counts.note("locked", f"{entity}: a process with the {process.edition} chart answered {code}")
             return False
         if answer["class"] in ("ConflictError", "UnavailableError"):
-            self.facts[f"again after {code}"] += 1
+            self.counts.facts[f"again after {code}"] += 1
             return False
-        self.findings.other.append(f"{entity}: {code}: {answer['message']}")
+        self.counts.note("other", f"{entity}: {code}: {answer['message']}")
         return True
 
 
-def main(kills: int) -> int:
-    """Run, and write the counts; 0 if nothing is wrong."""
-    counts = run(Sizes(kills=kills))
-    facts = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.facts.items()))
-    total = (
-        f"rolling: {counts.kills} kills, {counts.lost} lost, {counts.locked} locked, "
-        f"{counts.wrong_revision} wrong revision, {counts.other} other"
-    )
-    sys.stdout.write("\n".join((*counts.skipped, *counts.problems, facts, total)) + "\n")
-    return 0 if counts.is_clean else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
+    main("rolling.deployment", run, replace(SIZES, kills=200))

@@ -14,8 +14,7 @@ At the end each entity must answer an event in a process of either revision.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import interlock
 from interlock.errors import InterlockError
@@ -33,34 +32,24 @@ from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import open_store
 from tests.crash.rolling.charts import Edition, Policy, parcels
+from tests.crash.storms import Counts
 
 KIND = "parcel"
 RENAMED = {"late": "overdue"}
 EDITIONS: tuple[Edition, ...] = ("older", "newer")
 
 
-@dataclass(slots=True)
-class Findings:
-    """What is wrong, sorted by what it means for a user; and facts about what was read."""
-
-    lost: list[str] = field(default_factory=list)
-    locked: list[str] = field(default_factory=list)
-    wrong_revision: list[str] = field(default_factory=list)
-    other: list[str] = field(default_factory=list)
-    facts: Counter[str] = field(default_factory=Counter)
-
-
 async def check(
-    url: str, policy: Policy, accepted: dict[str, tuple[str, int]], refused: set[str], findings: Findings
+    url: str, policy: Policy, accepted: dict[str, tuple[str, int]], refused: set[str], counts: Counts
 ) -> None:
-    """Send to each entity once more, then read every journal; record what is wrong."""
+    """Send to each entity once more, then read every journal; count what is wrong."""
     store = await open_store(url)
     try:
         entities = await _entities(store)
-        await _check_work(store, entities, findings)  # before the last sends: nothing may be left over or missing
+        await _check_work(store, entities, counts)  # before the last sends: nothing may be left over or missing
         for edition in EDITIONS:
-            await _send_to_all(url, edition, policy, entities, findings)
-        await _Checker(store, policy, findings).check(entities, accepted, refused)
+            await _send_to_all(url, edition, policy, entities, counts)
+        await _Checker(store, policy, counts).check(entities, accepted, refused)
     finally:
         await store.close()
 
@@ -76,19 +65,19 @@ async def _entities(store: Store) -> list[str]:
             return found
 
 
-async def _send_to_all(url: str, edition: Edition, policy: Policy, entities: list[str], findings: Findings) -> None:
+async def _send_to_all(url: str, edition: Edition, policy: Policy, entities: list[str], counts: Counts) -> None:
     async with interlock.open(url, charts=[parcels(edition, policy)], work=False) as runtime:
         for entity in entities:
             try:
                 receipt = await runtime.send(entity, "noted", key=f"last-{edition}")
             except InterlockError as error:
-                findings.locked.append(f"{entity} does not answer a process with the {edition} chart: {error.code}")
+                counts.note("locked", f"{entity} does not answer a process with the {edition} chart: {error.code}")
                 continue
             if receipt.outcome != "applied":
-                findings.locked.append(f"{entity} answers {receipt.outcome} ({receipt.reason})")
+                counts.note("locked", f"{entity} answers {receipt.outcome} ({receipt.reason})")
 
 
-async def _check_work(store: Store, entities: list[str], findings: Findings) -> None:
+async def _check_work(store: Store, entities: list[str], counts: Counts) -> None:
     """V6: compare the rows of work with the timers and invokes of each snapshot."""
     assert store.work is not None
     rows: dict[str, set[str]] = defaultdict(set)
@@ -106,19 +95,21 @@ async def _check_work(store: Store, entities: list[str], findings: Findings) -> 
         assert isinstance(snapshot, Snapshot)
         wanted = {f"timer {entity}/{each.version}/{each.ordinal}" for each in snapshot.timers}
         wanted |= {f"effect {each.key}" for each in snapshot.invokes}
-        findings.lost += [f"V6 {entity}: no row of work for {each}" for each in sorted(wanted - rows[entity])]
-        findings.other += [f"V6 {entity}: {each} is not in its snapshot" for each in sorted(rows[entity] - wanted)]
-        findings.facts["pieces of work"] += len(wanted)
+        for each in sorted(wanted - rows[entity]):
+            counts.note("lost", f"V6 {entity}: no row of work for {each}")
+        for each in sorted(rows[entity] - wanted):
+            counts.note("other", f"V6 {entity}: {each} is not in its snapshot")
+        counts.facts["pieces of work"] += len(wanted)
 
 
 class _Checker:
     """Reads the journals of one store."""
 
-    def __init__(self, store: Store, policy: Policy, findings: Findings) -> None:
+    def __init__(self, store: Store, policy: Policy, counts: Counts) -> None:
         charts = ChartRegistry([parcels("older", policy).kernel])  # the newer one comes from the store
         self._store = store
         self._runtime = Runtime(store, charts, SystemClock())
-        self._findings = findings
+        self._counts = counts
         self._kernels: dict[str, Kernel | None] = {}
         self._order: dict[str, int] = {}
 
@@ -132,12 +123,13 @@ class _Checker:
             await self._check_entity(entity, entries)
             verification = await self._runtime.verify(entity)
             if verification.problem is not None:
-                self._findings.lost.append(f"V7 {entity}: {verification.problem.message}")
+                self._counts.note("lost", f"V7 {entity}: {verification.problem.message}")
         for key, place in accepted.items():
             if found[key] != [place]:
-                self._findings.lost.append(f"V4 {key} was accepted as {place}, and is in {found[key]}")
-        self._findings.other += [f"V4 {key} was refused, and is in {found[key]}" for key in refused & found.keys()]
-        self._findings.facts["entities"] += len(entities)
+                self._counts.note("lost", f"V4 {key} was accepted as {place}, and is in {found[key]}")
+        for key in refused & found.keys():
+            self._counts.note("other", f"V4 {key} was refused, and is in {found[key]}")
+        self._counts.facts["entities"] += len(entities)
 
     async def _check_entity(self, entity: str, entries: tuple[Entry, ...]) -> None:
         snapshot: Snapshot | None = None
@@ -148,51 +140,49 @@ class _Checker:
                 return
             place = f"{entity} version {entry.version}"
             if self._order[entry.revision] < order:
-                self._findings.wrong_revision.append(f"V3 {place}: back to {entry.revision}")
+                self._counts.note("wrong revision", f"V3 {place}: back to {entry.revision}")
             order = self._order[entry.revision]
             try:
                 after = self._after(place, kernel, entity, snapshot, entry)
             except InterlockError as error:
-                self._findings.wrong_revision.append(f"V2 {place}: {error.code}: {error.message}")
+                self._counts.note("wrong revision", f"V2 {place}: {error.code}: {error.message}")
                 return
             if not kernel.has(after):
                 states = ", ".join(after.configuration)
-                self._findings.wrong_revision.append(f"V8 {place}: {states} is not legal in {entry.revision}")
+                self._counts.note("wrong revision", f"V8 {place}: {states} is not legal in {entry.revision}")
             snapshot = after
 
     def _after(self, place: str, kernel: Kernel, entity: str, before: Snapshot | None, entry: Entry) -> Snapshot:
         """Return the snapshot after an entry; record how it differs from what must be."""
         if is_move(entry):
-            self._findings.facts["moves"] += 1
+            self._counts.facts["moves"] += 1
             after = repeat_move(entity, before, entry).snapshot
             assert before is not None  # `repeat_move` raises for a move without a snapshot
             self._check_obligations(place, before, after, entry)
             return after
         if before is not None and not kernel.chart.is_revision(before.revision):
-            self._findings.wrong_revision.append(f"V2 {place}: {entry.revision} stepped one of {before.revision}")
+            self._counts.note("wrong revision", f"V2 {place}: {entry.revision} stepped one of {before.revision}")
         step = repeat_step(kernel, entity, before, entry)
         same = (step.outcome, step.snapshot.configuration) == (entry.outcome, entry.after)
         if not same or step.effects != entry.effects:
-            self._findings.wrong_revision.append(f"V2 {place}: the step of {entry.revision} gives another result")
+            self._counts.note("wrong revision", f"V2 {place}: the step of {entry.revision} gives another result")
         return as_recorded(step.snapshot, entry)
 
     def _check_obligations(self, place: str, before: Snapshot, after: Snapshot, entry: Entry) -> None:
         """V5."""
-        self._findings.facts["obligations of moves"] += len(before.timers) + len(before.invokes)
+        self._counts.facts["obligations of moves"] += len(before.timers) + len(before.invokes)
         ended = entry.event.data.get("dropped", [])
         timed = {each.state for each in after.timers}
         for timer in before.timers:
             state = timer.state or ""
             if RENAMED.get(state, state) not in timed and f"the timer `{timer.event}`" not in ended:
-                self._findings.lost.append(f"V5 {place}: the timer `{timer.name}` is gone")
+                self._counts.note("lost", f"V5 {place}: the timer `{timer.name}` is gone")
         running = {(each.id, each.key) for each in after.invokes}
-        self._findings.lost += [
-            f"V5 {place}: the invoke `{each.id}` is gone"
-            for each in before.invokes
-            if (each.id, each.key) not in running
-        ]
+        for each in before.invokes:
+            if (each.id, each.key) not in running:
+                self._counts.note("lost", f"V5 {place}: the invoke `{each.id}` is gone")
         if any(each not in after.deferred for each in before.deferred):
-            self._findings.lost.append(f"V5 {place}: a deferred event is gone")
+            self._counts.note("lost", f"V5 {place}: a deferred event is gone")
 
     async def _kernel(self, entity: str, revision: str) -> Kernel | None:
         """V1: return the kernel of a revision, compiled from the definition in the store."""
@@ -211,8 +201,8 @@ class _Checker:
                 guards = parcels("older", "safe").guards
                 kernel = compile_stored(found[0], guards, {}, SAFE).kernel
             except InterlockError as error:
-                self._findings.locked.append(f"V1 {revision}: {error.code}")
+                self._counts.note("locked", f"V1 {revision}: {error.code}")
         if kernel is None:
-            self._findings.locked.append(f"V1 {entity} is on {revision}, whose definition cannot be read")
+            self._counts.note("locked", f"V1 {entity} is on {revision}, whose definition cannot be read")
         self._kernels[revision] = kernel
         return kernel

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.crash.rolling.charts import Policy
-from tests.crash.rolling.deployment import Counts, Sizes, deploy
+from tests.crash.rolling.deployment import deploy
+from tests.crash.storms import Counts, Sizes
 from tests.support.postgres_server import store_or_skip
 
 pytestmark = pytest.mark.slow
 
-SHORT = Sizes(kills=4, entities=16)
+SHORT = Sizes(kills=4, clients=64, entities=16)
 FAULTY = Sizes(kills=4, clients=24, entities=12)
 
 
@@ -37,23 +38,23 @@ def _url(store: str, folder: Path) -> str:
 
 
 def test_a_definition_that_is_saved_after_the_entry_is_found(tmp_path: Path) -> None:
-    assert _found(tmp_path, fault="late definition").locked > 0
+    assert _found(tmp_path, fault="late definition").wrong["locked"] > 0
 
 
 def test_moves_that_go_back_are_found(tmp_path: Path) -> None:
-    assert _found(tmp_path, fault="no sequence").wrong_revision > 0
+    assert _found(tmp_path, fault="no sequence").wrong["wrong revision"] > 0
 
 
 def test_a_process_that_steps_everything_on_its_own_chart_is_found(tmp_path: Path) -> None:
-    assert _found(tmp_path, fault="own chart").wrong_revision > 0
+    assert _found(tmp_path, fault="own chart").wrong["wrong revision"] > 0
 
 
 def test_a_process_that_forgets_keys_is_found(tmp_path: Path) -> None:
-    assert _found(tmp_path, fault="new key").lost > 0
+    assert _found(tmp_path, fault="new key").wrong["lost"] > 0
 
 
 def test_a_chart_that_is_deployed_before_its_code_is_found_and_loses_nothing(tmp_path: Path) -> None:
     counts = _found(tmp_path, code_first=False)
 
-    assert counts.locked > 0
-    assert (0, 0) == (counts.lost, counts.wrong_revision)
+    assert counts.wrong["locked"] > 0
+    assert (0, 0) == (counts.wrong["lost"], counts.wrong["wrong revision"])

@@ -37,7 +37,7 @@ def evidence_json(evidence: LiveEvidence) -> dict[str, Any]:
 
 
 def change_json(change: ChangeEvidence) -> dict[str, Any]:
-    """Return what is known about one change as plain JSON."""
+    """Return the evidence about one change as plain JSON."""
     found: dict[str, Any] = to_builtins(change)
     del found["code"], found["subject"]
     return found

@@ -29,7 +29,7 @@ def report_lines(report: RefoldReport, *, quiet: bool) -> Iterator[Line]:
         yield ((f"{count:,} more entities in more groups; --json has {len(report.groups):,} groups", "dim"),)
     for gap in report.gaps:
         where = f"{gap.entity} and {gap.count - 1:,} more" if gap.count > 1 else gap.entity
-        fix = "; give it with --recorded FILE" if gap.code in ("kind.unknown", "revision.unknown") else ""
+        fix = "; pass it with --recorded FILE" if gap.code in ("kind.unknown", "revision.unknown") else ""
         yield (("not folded  ", "red"), (where, "bold"), f"  {gap.code}: {gap.text}{fix}")
     read = f"{count_text(report.entities, 'entity', 'entities')}, {count_text(report.entries, 'entry', 'entries')}"
     counts = [f"{report.same:,} equal"]

@@ -36,7 +36,7 @@ def report_lines(report: ShadowReport, *, quiet: bool) -> Iterator[Line]:
     yield from _evidence_lines(report.evidence)
     for gap in report.gaps:
         where = f"{gap.entity} and {gap.count - 1:,} more" if gap.count > 1 else gap.entity
-        fix = "; give it with --recorded FILE" if gap.code in ("kind.unknown", "revision.unknown") else ""
+        fix = "; pass it with --recorded FILE" if gap.code in ("kind.unknown", "revision.unknown") else ""
         yield ("not compared  ", (where, "bold"), f"  {gap.code}: {gap.text}{fix}")
     word, style = _VERDICTS[report.verdict]
     yield ((f"{report.kind}: {word}", style), f"{_reason(report)} ({report.revision})")

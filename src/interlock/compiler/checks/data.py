@@ -71,7 +71,7 @@ def _check_index(report: CheckReport, field: Field, *, root: bool) -> None:
         report.add("field.index", message, field.location, "remove `index`, or copy the value into a field of the root")
     elif field.index and form_of_field(field) is None:
         message = f"the field `{field.name}` has the type `{field.type}`, which cannot have an index"
-        hint = "use string, integer, number or boolean, or copy the value into a field of its own"
+        hint = "use string, integer, number or boolean, or copy the value into a separate field"
         report.add("field.index", message, field.location, hint)
     inner = field.fields or ()
     for each in inner if field.items is None else (*inner, field.items):

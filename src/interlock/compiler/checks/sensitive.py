@@ -1,7 +1,7 @@
 """Checks of sensitive data: masked fields, and hidden states that are shown under a cover.
 
 Others see an entity in a hidden state as it was before: that is its cover. A chart that breaks a rule of covers can be
-loaded, but then nobody without the right sees any entity of the kind (ADR 0138).
+loaded, but then no reader without the right sees any entity of the kind (ADR 0138).
 
 Rule 1: a name that is computed from a masked field reveals its value wherever the name is shown.
 Rule 2: entering and leaving takes a role, and leaving at least the roles of entering: `sensitive.roles` gives them.
@@ -208,7 +208,7 @@ class _HiddenStatesCheck:
         """The roles that may take a transition; reports a transition without roles."""
         roles = self._effective_roles(transition)
         if roles or (roles is not None and transition.index in self.within):
-            return roles  # none: then nobody leaves the hidden state by it, and elsewhere it can be taken
+            return roles  # none: it does not lead out of the hidden state, and elsewhere it can be taken
         if transition.index not in self.reported:
             self.reported.add(transition.index)
             where = f"{way} the hidden state {self.report.name(state)} by {describe_trigger(transition)}"
@@ -230,7 +230,7 @@ class _HiddenStatesCheck:
         for state in (*self.always.get(transition.index, ()), *self.within.get(transition.index, ())):
             given = set(_roles_of(state))
             if roles is None:
-                # Without roles of its own, an automatic transition still needs `system`.
+                # Without its own roles, an automatic transition still needs `system`.
                 roles = (given & {"system"}) if is_automatic(transition) else given - {"system"}
             else:
                 roles &= given
@@ -317,7 +317,7 @@ class _HiddenStatesCheck:
         return found - self.hidden
 
     def _is_open(self, roles: Roles | None) -> bool:
-        """Whether somebody who may not see hidden states has one of these roles."""
+        """Whether a user who may not see hidden states can have one of these roles."""
         return roles is None or bool(roles - self.insiders)
 
     def _is_answered(self, atom: int, name: str) -> bool:

@@ -59,7 +59,7 @@ def _sqlite_warnings(store: StoreSettings) -> list[CheckMessage]:
         return []
     return [
         Warning(
-            f"transactions of the database `{store.database}` begin without the write lock, so a send in one that has "
+            f"transactions of the database `{store.database}` start without the write lock, so a send in one that has "
             "read fails with `conflict.joined` when another transaction commits meanwhile",
             hint=f'DATABASES["{store.database}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}}',
             id="interlock.W001",

@@ -1,6 +1,6 @@
 """Handlers that use the ORM in a worker: their database connections are fresh, as those of a request are.
 
-Django closes connections that are too old or broken at the begin and end of each request. A worker has no requests:
+Django closes connections that are too old or broken at the start and end of each request. A worker has no requests:
 without this, each thread of handlers would keep a connection after the server has closed it, and fail from then on.
 """
 

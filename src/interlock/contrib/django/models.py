@@ -74,7 +74,7 @@ class InterlockModel(models.Model):
     interlock: ClassVar[ChartLink]
 
     class Meta:
-        """It has no table of its own."""
+        """It has no table."""
 
         abstract = True
 

@@ -227,7 +227,7 @@ def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
 def _names(
     given: Mapping[str, str] | None, name: str, content: str, key: tuple[Text, str], value: tuple[Text, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The pairs of a mapping of texts; `key` and `value` are the shape of each, and what it is."""
+    """The pairs of a mapping of texts; `key` and `value` describe each pair."""
     if given is None:
         return ()
     if not isinstance(given, Mapping):

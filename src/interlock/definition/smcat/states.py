@@ -1,6 +1,6 @@
 """The states of a smcat text, found by name, with their arrows and types.
 
-Rule 1: smcat has one flat space of names; if a name is used twice, the nearest one is meant, searching outward.
+Rule 1: smcat has one flat space of names; if a name is used twice, the nearest one is used, searching outward.
 Rule 2: a state that is only mentioned is created where it is mentioned, inner bodies first, as in state-machine-cat.
 Rule 3: a type guessed from a name (`initial final parallel history ^ ]`) is dropped if the use contradicts it; with an
         explicit `type=` that is an error.

@@ -380,7 +380,7 @@ STATE = Record(
             native=EVERYWHERE,
             identity="in",
             order="kept",
-            description="A handler or child chart that lives as long as the state.",
+            description="A handler or child chart that runs while the state is active.",
         ),
         Key(
             name="saga",

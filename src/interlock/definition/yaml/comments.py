@@ -2,8 +2,8 @@
 
 Rule 1: a comment on its own line belongs to the key or list item that follows; one at the end of a line to the first
 key or item of that line. It is found again by its path, whatever the rewrite does to lines and order.
-Rule 2: where that path does not exist any more, the comment goes to the nearest mapping or list around it. None is
-lost. Of several that come to the end of one line, each gets its own line above it.
+Rule 2: if that path no longer exists, the comment goes to the nearest mapping or list around it. None is
+lost. If several would be at the end of one line, each gets a separate line above it.
 Rule 3: carrying is stable: a text with carried comments is its own rewrite.
 """
 

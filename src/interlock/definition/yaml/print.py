@@ -56,7 +56,7 @@ def scalar_text(value: Any) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a string needs no quotes: it has harmless characters only, and no reader takes it for another type."""
+    """Whether a string needs no quotes: it has harmless characters only, and no reader parses it as another type."""
     if not _PLAIN.fullmatch(text) or text in _ONE_LETTER or is_not_a_string(text):
         return False
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], [])

@@ -57,7 +57,7 @@ RETRY = "interlock.retry"
 
 
 class Beat(Struct, frozen=True, omit_defaults=True):
-    """The details of a heartbeat: failed attempts, attempts that were never started, and what is known of them."""
+    """The details of a heartbeat: failed attempts, attempts that were never started, and their state."""
 
     failures: int = 0
     skipped: int = 0
@@ -128,7 +128,7 @@ class EffectActivities:
         raise ApplicationError(message or "tried again later", type=RETRY, next_retry_delay=delay)
 
     async def _run(self, work: RunningWork) -> Any:
-        """Run an attempt. When Temporal cancels it, the handler is told as by our own worker; its outcome counts."""
+        """Run an attempt. When Temporal cancels it, the handler is notified as by our worker; its outcome counts."""
         running = asyncio.ensure_future(self._runner.run(work))
         while True:
             try:
@@ -196,7 +196,7 @@ class _Reported:
         return _Holding(self._facts, row)
 
     async def list_work(self, query: WorkQuery) -> WorkPage:
-        """Return what is known of one piece of work."""
+        """Return the details of one piece of work."""
         assert query.entity is not None
         assert query.id is not None
         row = self._facts.get((query.entity, query.id))

@@ -1,6 +1,6 @@
 """Delivery from inside a workflow: to its own entity by a call, to others by an activity, and the children it starts.
 
-Rule 1: a child is started by the workflow of its parent, as a child workflow that goes on when the parent ends. The
+Rule 1: a child is started by the workflow of its parent, as a child workflow that continues when the parent ends. The
 store of the parent knows which children it has started.
 Rule 2: which chart a child starts on is decided by an activity: a history must not depend on the charts of a later
 worker. How deep invokes are nested is known at the start, because a workflow cannot read its ancestors.

@@ -5,7 +5,7 @@ Rule 2: the policy is asked by the validator of an Update, whose verdict the his
 again: roles may be others by then.
 Rule 3: work is a row in the table of the entity, as in any store. The workflow claims all rows that are due and runs
 each in a task. The state of a row is part of what one history hands to the next.
-Rule 4: of work that was cancelled, an activity is told; its outcome counts as in any runtime.
+Rule 4: an activity whose work was cancelled is notified; its outcome counts as in any runtime.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ RETRIES = RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coef
 
 
 class WorkflowClock:
-    """The time of the workflow, or that of the caller where its runtime has a clock of its own."""
+    """The time of the workflow, or that of the caller if its runtime has its own clock."""
 
     def __init__(self) -> None:
         self.given_ms: int | None = None
@@ -360,7 +360,7 @@ class WorkflowEntity:
         return self.store.snapshot.revision, self.store.active, self.store.tags
 
     def _list(self) -> None:
-        """Tell Temporal under which states the entity is listed, if they changed."""
+        """Update the states under which Temporal lists the entity, if they changed."""
         listed, before = self._listing(), self._listed
         if not self.settings.lists or listed == before or before is None:
             return
@@ -375,7 +375,7 @@ class WorkflowEntity:
             self._mirroring = asyncio.create_task(self._write_mirror())
 
     async def _write_mirror(self) -> None:
-        """Write the entries that the mirror lacks, several at once."""
+        """Write the entries that the mirror lacks, several in one write."""
         try:
             if self.store.unmirrored < ENGINE_MIRROR_ENTRIES and self.store.snapshot.ended is None:
                 await workflow.wait_condition(
@@ -407,7 +407,7 @@ class _Piece:
         self.activity: asyncio.Task[Any] | None = None
 
     def cancel(self) -> None:
-        """Tell it that its result is not needed. The outcome of a step of a saga must be known."""
+        """Notify it that its result is not needed. The outcome of a step of a saga must be known."""
         claim = self.work.claim
         self.work.update(replace(claim, cancelled=True))
         if self.activity is not None and not claim.work.is_saga_step:

@@ -2,7 +2,7 @@
 
 Rule 1: opening changes nothing in a namespace but the search attributes that it lacks, and not even those with
 `migrate=off`.
-Rule 2: one worker per kind, each with a task queue of its own: a process gets work only for kinds that it has.
+Rule 2: one worker per kind, each with its own task queue: a process gets work only for kinds that it has.
 Rule 3: workflows run outside Temporal's sandbox: the kernel is pure, and charts were checked when they were loaded. All
 workflows of a process share one thread.
 """

@@ -1,4 +1,4 @@
-"""The search attributes of an entity: what Temporal's lists and counts know of it.
+"""The search attributes of an entity: the fields of Temporal's lists and counts.
 
 Rule: they are found by name in a namespace, so their types never change. KeywordList has three columns in a SQL
 visibility store; this package uses two.

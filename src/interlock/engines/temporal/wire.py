@@ -247,7 +247,7 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
 
 
 class Delivered(Struct, frozen=True, omit_defaults=True):
-    """What became of a delivery; `unknown`: there is no such entity."""
+    """The result of a delivery; `unknown`: there is no such entity."""
 
     outcome: Literal["done", "denied", "later", "unknown"]
 

@@ -1,9 +1,9 @@
-"""The workflow: one type for every chart. It receives Updates, answers queries, and goes on in a new history in time.
+"""The workflow: one type for every chart. It receives Updates, answers queries, and continues in a new history in time.
 
 Rule 1: an Update that changes nothing is refused by its validator: the history does not grow.
 Rule 2: a new history starts after `continue_after` Updates or when the server suggests it, once no work is running. An
-entity that is never without running work goes on before the server's limits end it; its work runs again under its key.
-Rule 3: everything that tells a repeated Update from a new one is carried over: Temporal forgets Update ids.
+entity that always has running work continues before the server's limits end it; its work runs again under its key.
+Rule 3: everything that distinguishes a repeated Update from a new one is carried over: Temporal forgets Update ids.
 """
 
 from __future__ import annotations

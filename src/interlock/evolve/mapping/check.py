@@ -1,4 +1,4 @@
-"""What a mapping says about names that do not exist, what it leaves unanswered, and what it answers in vain.
+"""Checks of a mapping: unknown names, questions without an answer, and answers that are not needed.
 
 Rule 1: everything is found before an entity moves: for every set of old states that can be active together, and every
         place that the mapping names for them, as if every timer were pending and every invoke running.

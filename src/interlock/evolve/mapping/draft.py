@@ -62,7 +62,7 @@ def _flow(value: object) -> str:
 
 
 def _twins(carrier: Carrier) -> dict[str, str]:
-    """Old atomic states that are gone, each with the only new one that has the same content."""
+    """Old atomic states that no longer exist, each with the only new one that has the same content."""
     gone = [name for name, state in carrier.old_states.items() if state.type == "atomic"]
     gone = [name for name in gone if carrier.renamed(name) not in carrier.new_states]
     come = [name for name, state in carrier.new_states.items() if state.type == "atomic"]

@@ -147,7 +147,7 @@ class MappedCarrier:
         kept = {name: self.carrier.renamed(name) for name in before if self.carrier.renamed(name) in names}
         rest = [each for each in dict.fromkeys(names) if each not in kept.values()]
         moved = [name for name in before if name not in kept]
-        if not moved and rest:  # states beside those that stay: a region that was added
+        if not moved and rest:  # states next to those that stay: a region that was added
             first = before[0]
             return tuple((name, (kept[name], *rest) if name == first else (kept[name],)) for name in before)
         return tuple(
@@ -178,7 +178,7 @@ class MappedCarrier:
             found = tuple(dict.fromkeys(each for each in mapped if each is not None))
             inside = all(self.carrier.new.contains(new.parent, self.carrier.new_states[each].index) for each in found)
             if None in mapped or not inside:
-                draft.reasons.append(f"`{name}` remembers a state that is gone; add `history: {{{name}: drop}}`")
+                draft.reasons.append(f"`{name}` remembers a removed state; add `history: {{{name}: drop}}`")
             else:
                 remembered[new.id] = found
         draft.after = replace(draft.after, history=remembered or None)

@@ -1,9 +1,9 @@
-"""Where a mapping puts an entity: its new states, which old state each one continues, and what is left to answer.
+"""Where a mapping puts an entity: its new states, which old state each one continues, and which questions are open.
 
 Rule 1: an active state that is not named goes to the state of the same id, or its new name by `renamed`. One that is
         named, or lies in a named one, goes where the mapping says.
 Rule 2: a new state continues an old one if it is that state by id or new name, or the mapping names it alone. Timers
-        and running invokes of the old one go on there; what both do on entry is not done again.
+        and running invokes of the old one continue there; what both do on entry is not repeated.
 Rule 3: whatever else a new state does on entry (actions, invokes) needs an answer. So does every timer and invoke of an
         old state that nothing continues.
 Rule 4: sagas are continued or left alone: their steps, and what they completed, are not mapped.

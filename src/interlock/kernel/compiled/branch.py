@@ -54,7 +54,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Branch:
-    """What is known at one point of the source. Every branch has its own."""
+    """Facts at one point of the source. Every branch has its own."""
 
     configuration: Configuration
     timers: list[Known]

@@ -269,7 +269,7 @@ class Chart:
     `revision` is the name of its behaviour, or another name under which a store has entities of it; `other_names` are
     the other names of the same revision. A chart that was compiled and not loaded has its label and content hash.
     `hidden` is None if no state is hidden.
-    `document` is what it was compiled from.
+    `document` is its source.
 
     `top` is the state whose final child ends the entity: the root, or the root of the XState machine below a synthetic
     one. `guards`, `assigns`, `handlers` and `charts` are the names that the application must register, sorted. `inline`

@@ -2,7 +2,7 @@
 
 Rule 1: a value is sealed as a whole at the outermost field that is marked. Fields inside a marked object are not
 sealed again, and an array is marked itself, not its items.
-Rule 2: null is not sealed, so that `== null` tells whether there is a value.
+Rule 2: null is not sealed, so that `== null` shows whether there is a value.
 Rule 3: a chart without personal data has no plan, and costs nothing.
 """
 

@@ -76,7 +76,7 @@ Model: TypeAlias = DataclassLike | StructLike | PydanticLike
 
 
 class _Unconvertible(Exception):
-    """A value without a JSON form: its path, what it is, and the fix."""
+    """A value without a JSON form: its path, the problem, and the fix."""
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem)

@@ -47,7 +47,7 @@ _FORM_OF_FORMAT: dict[str, IndexForm] = {
 }
 
 PREFIX_BYTES = 200
-"""Bytes of a long value that its key has: enough to tell most texts apart, and an index row stays small."""
+"""Bytes of a long value that its key has: enough to distinguish most texts, and an index row stays small."""
 
 HASH_BYTES = 16
 KEY_BYTES_MAX = 10 + PREFIX_BYTES + HASH_BYTES

@@ -118,7 +118,7 @@ class JobStore:
         """Save the counts of a job, and how many entities of its page it has sent to.
 
         A new `page` replaces the stored one. `event` other than `job.page` also ends or interrupts the job.
-        Raises JobTakenOver if `owner` does not own the job any more.
+        Raises JobTakenOver if `owner` no longer owns the job.
         """
         payload = {
             "owner": owner,

@@ -1,7 +1,7 @@
 """Move all entities of a kind to the newest chart of this process, while they are in use.
 
 Rule 1: the revision of an entity is the truth about progress. The cursor of the record (`record`) only saves time: a
-migration that was killed goes on at it, and the next pass finds what it had in flight.
+migration that was killed continues there, and the next pass finds what was in progress.
 Rule 2: each entity moves by its own entry, under compare-and-swap. Clients never wait for a migration: a lost swap is
 decided again.
 Rule 3: the walk is in the order of ids, which a step does not change. An old worker may create entities behind it, so
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from interlock.evolve.mapping.document import Mapping
 
 PAUSE_POLL_MS = 500
-"""How often a paused migration looks whether it may go on."""
+"""How often a paused migration looks whether it may continue."""
 
 NOTED_GROUPS_MAX = 20
 """Groups of a report in the record."""
@@ -109,7 +109,7 @@ class Migration:
 
     @property
     def remaining_ms(self) -> int | None:
-        """The time that the rest will take, at the rate so far; None if that is unknown."""
+        """The remaining time, at the rate so far; None if that is unknown."""
         rate, total = self.moves_per_second, self.total
         if total is None or rate == 0:
             return None
@@ -148,7 +148,7 @@ class Migration:
         """Move every living entity that can be carried. Yield after each batch.
 
         The walk is repeated until it moves no entity that existed before, with `once` it is not. The report is that of
-        the last pass, with all moves. It goes on with a migration of the same plan that was interrupted, from its
+        the last pass, with all moves. It continues an interrupted migration of the same plan, from its
         cursor; the first pass then covers what is after it only.
 
         Raises DefinitionError if a mapping is wrong or leaves something unanswered; UnavailableError while another
@@ -191,7 +191,7 @@ class Migration:
     # The record
 
     async def _begin(self) -> MigrationRecord:
-        """Create the record of this migration, or go on with one of the same plan."""
+        """Create the record of this migration, or continue one of the same plan."""
         runtime = self._runtime
         plan = MigrationPlan(
             self._kind,
@@ -224,7 +224,7 @@ class Migration:
     async def _attend(self, record: MigrationRecord) -> None:
         """Note the progress when it is time, and wait while the migration is paused.
 
-        Raises MigrationTakenOver if this process is not to go on.
+        Raises MigrationTakenOver if this process must not continue.
         """
         clock = self._runtime.clock
         if clock.now_ms() - self._looked_ms >= PAUSE_POLL_MS:

@@ -63,7 +63,7 @@ class MigrationStatus(Struct, frozen=True):
 
     @property
     def cursor(self) -> str | None:
-        """Where the walk goes on."""
+        """Where the walk continues."""
         cursor = self.progress.get("cursor")
         return cursor if isinstance(cursor, str) else None
 
@@ -91,7 +91,7 @@ class MigrationRecord:
         receipt.expect()
 
     async def note(self, progress: dict[str, Any], *, event: str = "migration.noted") -> None:
-        """Write the progress. Raises MigrationTakenOver if this process is not the owner any more."""
+        """Write the progress. Raises MigrationTakenOver if this process is no longer the owner."""
         await self._owned(event, {"owner": self.owner, "progress": progress})
 
     async def _owned(self, event: str, payload: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ async def pause_migration(runtime: Runtime, kind: str, *, who: str, reason: str 
 
 
 async def resume_migration(runtime: Runtime, kind: str, *, who: str, reason: str | None = None) -> MigrationStatus:
-    """Let the process of a paused migration go on. Raises NotFoundError, ConflictError if it is not paused.
+    """Let the process of a paused migration continue. Raises NotFoundError, ConflictError if it is not paused.
 
     If that process has ended, UnavailableError: `apply` starts another one.
     """
@@ -177,7 +177,7 @@ async def resume_migration(runtime: Runtime, kind: str, *, who: str, reason: str
     record = MigrationRecord(runtime, found.id, who=who)
     if found.status == "paused" and not await record.has_living_owner():
         message = f"no process walks for the migration {found.id}"
-        raise UnavailableError(message, code="migration.no_process", hint="interlock migrate apply goes on with it")
+        raise UnavailableError(message, code="migration.no_process", hint="interlock migrate apply continues it")
     if found.status != "paused":
         raise ConflictError(f"the migration {found.id} is {found.status}, not paused", code="migration.state")
     await record.request("migration.resumed", reason=reason, owner=found.owner)

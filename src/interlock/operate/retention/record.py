@@ -1,7 +1,7 @@
 """The record of a run: an entity of the kind `interlock-retention`. Its journal says what was removed, and by whom.
 
 Rule 1: a batch is recorded before anything of it is removed, with the hash over entity, version and head of each. What
-the store then refuses is still there; every entity that is gone has its tombstone, with the same head.
+the store then refuses is still there; every removed entity has its tombstone, with the same head.
 Rule 2: a run that finds nothing writes nothing.
 """
 

@@ -1,4 +1,4 @@
-"""What may be removed, by kind and age, and what became of each entity."""
+"""What may be removed, by kind and age, and the result for each entity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RetentionRule(Struct, frozen=True, kw_only=True):
 
 
 class RetentionResult(Struct, frozen=True, omit_defaults=True):
-    """What became of one entity. `kept` has a `reason`: why it is still needed, or cannot be judged.
+    """The result for one entity. `kept` has a `reason`: why it is still needed, or cannot be judged.
 
     `version` is that of its last entry, or of the last one that was compacted; `rows` counts what the store removed.
     """
@@ -51,7 +51,7 @@ class RetentionResult(Struct, frozen=True, omit_defaults=True):
 
 
 class RetentionReport(Struct):
-    """The counts of a run: entities by what became of them, rows that were removed, and why entities were kept."""
+    """The counts of a run: entities by result, rows that were removed, and why entities were kept."""
 
     done: Counter[str]
     reasons: Counter[str]

@@ -3,12 +3,12 @@
 The order for each entity is: verify the whole journal, copy it to the archive and read its end back, call the hook,
 record the batch, and only then let the store write its tombstone (or base) and remove rows.
 
-Rule 1: a run may be killed at any point, and the next one goes on: what the store began is finished first
+Rule 1: a run may be killed at any point, and the next one continues: what the store has started is finished first
 (`Retention.unfinished`), and a copy that is in the archive already is not made again.
 Rule 2: one process at a time runs, under the lease `retention`, which it extends with each batch. Two would do no harm:
 the store checks again, and each removes an entity once.
 Rule 3: senders go first. After each batch the run waits as long as the batch took, or keeps to a rate.
-Rule 4: an entity that cannot be verified, copied or judged stays, and the result says why. The others go on.
+Rule 4: an entity that cannot be verified, copied or judged stays, and the result says why. The run continues.
 Rule 5: a dry run checks the same, and writes nothing.
 """
 
@@ -131,7 +131,7 @@ class RetentionRun:
         self._unread_ms: int | None = None
 
     async def run(self) -> AsyncIterator[RetentionResult]:
-        """Yield what became of each entity that is old enough.
+        """Yield the result for each entity that is old enough.
 
         Raises UnavailableError while another process runs (`retention.running`), and when the store does not respond.
         """
@@ -174,7 +174,7 @@ class RetentionRun:
             )
 
     async def _finish_earlier(self) -> None:
-        """Finish what a process began that was killed."""
+        """Finish what a killed process has started."""
         seen: set[str] = set()
         while entities := set(await self._store.unfinished(limit=RETENTION_BATCH)) - seen:
             seen |= entities
@@ -183,7 +183,7 @@ class RetentionRun:
             await self._extend_lease()
 
     async def _remove(self, removal: Removal, entity: str) -> Removal:
-        """Go on until nothing is left; return the whole."""
+        """Continue until nothing is left; return the total."""
         rows = removal.rows
         while not removal.is_done:
             await asyncio.sleep(0)  # the steps of others have their turn
@@ -242,7 +242,7 @@ class RetentionRun:
         return results
 
     async def _judge(self, rule: RetentionRule, row: EntityRow) -> _Candidate | RetentionResult | None:
-        """Return what is to be pruned, or why the entity stays; None if it is gone already."""
+        """Return what is to be pruned, or why the entity stays; None if it was removed already."""
         runtime, entity = self._runtime, row.entity
         try:
             snapshot = await load_uncached(runtime, entity)
@@ -343,7 +343,7 @@ class RetentionRun:
     async def _judge_living(
         self, rule: RetentionRule, row: EntityRow, before_ms: int
     ) -> _Compaction | RetentionResult | None:
-        """Return where the journal is to begin, or why it stays; None if too few entries are old enough."""
+        """Return where the journal is to start, or why it stays; None if too few entries are old enough."""
         runtime, entity = self._runtime, row.entity
         try:
             snapshot = await load_uncached(runtime, entity)
@@ -424,7 +424,7 @@ class RetentionRun:
         base, newest = found.base, found.newest
         try:
             removal = await self._store.compact(base, newest=newest, rows=RETENTION_ROWS)
-            for _ in range(CONFLICT_RETRIES_MAX):  # its senders go on meanwhile
+            for _ in range(CONFLICT_RETRIES_MAX):  # its senders continue meanwhile
                 fresh = await load_uncached(self._runtime, base.entity) if removal.blocked == "changed" else None
                 if fresh is None or fresh.version == newest.version:
                     break

@@ -37,7 +37,7 @@ class RetentionWorker:
         self._task = asyncio.get_running_loop().create_task(self._loop())
 
     async def stop(self) -> None:
-        """Stop after the statement that is in progress. What is begun is finished by the next run."""
+        """Stop after the statement that is in progress. The next run finishes the remaining ones."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

@@ -44,7 +44,7 @@ class FieldIndexes(Protocol):
         """Add the next entities, at most `limit`; return the index afterwards, or None when it does not exist."""
 
     async def drop_index(self, kind: str, field: str, *, limit: int) -> IndexStatus | None:
-        """Stop keeping an index, and delete at most `limit` of its rows; return it until it is gone, then None."""
+        """Stop keeping an index, and delete at most `limit` of its rows; return it until it is removed, then None."""
 
 
 def check_searchable(kind: str, field: str, status: IndexStatus | None, known: tuple[str, ...] = ()) -> IndexStatus:

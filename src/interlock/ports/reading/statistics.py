@@ -159,4 +159,4 @@ class Statistics(Protocol):
         """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
-        """Return what was seen of a kind, sorted by what it is and by name."""
+        """Return what was seen of a kind, sorted by type and name."""

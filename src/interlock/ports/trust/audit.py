@@ -17,7 +17,7 @@ class AuditLog(Protocol):
     async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
         """Append rows; on return they are durable. Raises UnavailableError when they are not.
 
-        Callers wait for it together: a store commits the rows of all of them at once, and never drops one.
+        Callers wait for it together: a store commits the rows of all of them together, and never drops one.
         """
 
     async def audit_before(

@@ -34,12 +34,12 @@ class DestroyedKey(Struct, frozen=True):
 
 
 class Destroyed(Enum):
-    """What is left of a key after `destroy_key`. Every answer means that no process finds it in the store any more."""
+    """What is left of a key after `destroy_key`. Every answer means that no process can find it in the store."""
 
     FINAL = "final"
     """Its bytes are in no file of the store."""
     PENDING = "pending"
-    """A reader kept the store from removing its log; the bytes are gone when another key is destroyed or added."""
+    """A reader kept the store from removing its log; the bytes are removed when another key is destroyed or added."""
     EPOCH = "epoch"
     """Wrapped copies remain in logs and dead rows, and are useless when the master key of the epoch is destroyed."""
 

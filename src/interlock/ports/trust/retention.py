@@ -1,13 +1,13 @@
-"""What retention needs of a store: to remove an ended entity, and the beginning of the journal of a living one.
+"""What retention needs of a store: to remove an ended entity, and the oldest entries of a living one's journal.
 
-Rule 1: an id lives once. A pruned entity leaves a tombstone, and `append` answers a creation of its id with
+Rule 1: an id is used once. A pruned entity leaves a tombstone, and `append` answers a creation of its id with
 `ports.store.Pruned`.
 Rule 2: the tombstone, or the base of a compacted journal, is durable before the first row is removed. Rows are removed
 in bounded steps; a store that is killed in between continues with `remove_rest`.
 Rule 3: a store refuses to prune an entity that has changed, is alive or has work, and to compact a journal whose record
 is another one. The check and the tombstone (or base) are one write. What a store cannot know (charts, children,
 parents, projections) its caller checks before: `operate.retention`.
-Rule 4: from the tombstone on the entity is not loaded, read or listed any more, and no step of it can be written. Its
+Rule 4: from the tombstone on the entity is no longer loaded, read or listed, and no step of it can be written. Its
 counts leave with its last row.
 """
 
@@ -70,18 +70,18 @@ class Retention(Protocol):
 
     async def prune(self, tombstone: Tombstone, *, rows: int) -> Removal:
         """Write the tombstone, and remove about this many rows, if the entity has ended, is at this very record, and
-        has no work. A repeated call goes on.
+        has no work. A repeated call continues.
         """
 
     async def compact(self, base: JournalBase, *, newest: Snapshot, rows: int) -> Removal:
         """Write the base, and remove about this many records up to its version, if the journal has this very record.
 
-        The entity must have a later record. A repeated call goes on. `newest` is the snapshot of its last version: a
+        The entity must have a later record. A repeated call continues. `newest` is the snapshot of its last version: a
         store that keeps the newest snapshot apart from the journal needs it, and returns `changed` if it is not that.
         """
 
     async def remove_rest(self, entity: str, *, rows: int) -> Removal:
-        """Go on with what `prune` or `compact` began. Nothing is left when neither did."""
+        """Continue what `prune` or `compact` has started. Nothing is left when neither did."""
 
     async def unfinished(self, *, limit: int) -> tuple[str, ...]:
         """Return entities of which rows are left that `remove_rest` removes."""

@@ -40,7 +40,7 @@ MIGRATION_KIND = "interlock-migration"
 """The kind of migrations: what they do, who asked for them, and how far they are."""
 
 RETENTION_KIND = "interlock-retention"
-"""The kind of runs of retention: what they were to remove, and what they removed."""
+"""The kind of runs of retention: what they intended to remove, and what they removed."""
 
 CONSOLE_ROLE = "interlock.console"
 

@@ -698,4 +698,4 @@ def _newer(edition: Edition, why: str) -> UnavailableError:
 def _ambiguous(kind: str, name: str, editions: list[Edition]) -> UnavailableError:
     names = " and ".join(each.revision for each in editions)
     message = f"revision {name} of `{kind}` may be {names}: an earlier release gave both this name"
-    return UnavailableError(message, code="revision.ambiguous", hint="load the chart of the one that is meant")
+    return UnavailableError(message, code="revision.ambiguous", hint="load the chart of the right one")

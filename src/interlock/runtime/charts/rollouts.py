@@ -8,7 +8,7 @@ Rule 3: while a rollout is active, the cohort starts on the new revision and all
 process has. An aborted one starts all on the base. A complete one starts all on the new revision, but a process with a
 chart that the store got later uses that.
 Rule 4: no entity is upgraded to a revision that is being rolled out or was aborted: the share would mean nothing.
-Rule 5: going back to an earlier revision on purpose gives it a new place in the order of revisions (`Promotion`), so
+Rule 5: choosing an earlier revision again moves it to the end of the order of revisions (`Promotion`), so
 that entities still move forward only.
 Rule 6: children follow the same rules, except those of inline charts, which belong to the chart around them.
 """

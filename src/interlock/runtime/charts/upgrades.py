@@ -1,7 +1,7 @@
 """Which entities move to the newest chart of their kind before their next step, and why others stay.
 
 Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`, or declares itself `compatible` with
-the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
+the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart has no `upgrade`. Otherwise it is
 pinned: it continues on its own revision.
 Rule 2: moves go forward only: the new revision must have been saved later in this store, or promoted later
 (`rollouts`), and not as an outdated one. So workers with different newest charts never move an entity back and forth.

@@ -18,10 +18,10 @@ OnAppend = Callable[[Append], None]
 
 
 class Announcements:
-    """The watchers, followers and workers that hear of the appends of one connection."""
+    """The watchers, followers and workers that are notified of the appends of one connection."""
 
     def __init__(self) -> None:
-        # Weak: an event lives as long as a watcher waits on it.
+        # Weak: an event exists as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._followers: set[asyncio.Event] = set()
         self._work_listeners: list[OnWork] = []
@@ -43,7 +43,7 @@ class Announcements:
 
     @contextmanager
     def following(self) -> Iterator[asyncio.Event]:
-        """Give an event that is set whenever this process appends to any entity, and when the runtime closes."""
+        """Yield an event that is set whenever this process appends to any entity, and when the runtime closes."""
         changed = asyncio.Event()
         self._followers.add(changed)
         try:
@@ -85,6 +85,6 @@ class Announcements:
                 listener(entity, delta)
 
     def closed(self) -> None:
-        """Wake every watcher and follower: nothing more is appended."""
+        """Wake every watcher and follower: there are no further appends."""
         for changed in (*self._watchers.values(), *self._followers):
             changed.set()

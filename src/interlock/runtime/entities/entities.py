@@ -61,7 +61,7 @@ _log = logging.getLogger("interlock.runtime")
 
 
 class ProcessState:
-    """What a runtime knows of its store on every connection."""
+    """What a runtime knows about its store on every connection."""
 
     def __init__(
         self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool, authorizer: Authorizer | None = None

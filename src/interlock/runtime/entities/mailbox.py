@@ -62,7 +62,7 @@ class Mailbox:
 
     @property
     def retry_after_ms(self) -> int:
-        """The time in which those who wait now are likely to have had their turns."""
+        """The time in which the callers that wait now are likely to have had their turns."""
         waiting = sum(len(each) for each in self._waiting)
         return min(max(RETRY_MS_MIN, int(waiting * self._pace_ms)), RETRY_MS_MAX)
 

@@ -1,4 +1,4 @@
-"""What is asked of a move to another revision, and its result. `EntityMover.move` performs it."""
+"""The request for a move to another revision, and its result. `EntityMover.move` performs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a send. `EntitySender.send` performs it."""
+"""The request for a send. `EntitySender.send` performs it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ entity has moved on, is `duplicate`. The role check comes before the entity is l
 cannot learn whether it exists, and nothing by guessing a key or a version.
 Rule 2: the work that a step creates is written in the append of its entry, where the store keeps work.
 Rule 3: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
-Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
+Another event under a caller's key is a UsageError, because the caller would take `duplicate` as success. Payloads are
 not compared: a repeated send may carry another time.
 Rule 4: keys that start with `_` belong to the runtime and are made from what they name, so they need no such check,
 except keys of requests from outside (`model.keys.REQUESTS`). An archived entry cannot be checked; its key
@@ -347,7 +347,7 @@ class EntitySender:
         return _Stamped(event, request.key, request.former_key)
 
     def _is_authorized_by_policy(self, request: SendRequest) -> bool:
-        """Whether roles and permits decide: not about results of work, nor about an erasure, an act of an operator."""
+        """Whether roles and permits decide: not about results of work, nor about an erasure by an operator."""
         return self._authorizes and request.finishes is None and request.event.name != ERASE
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:

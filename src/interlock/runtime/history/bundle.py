@@ -6,11 +6,11 @@ r"""A bundle: one entity with its whole journal, its children and every definiti
     {"entry":{...}}
     {"end":7,"hash":"..."}                                   the number of lines before, and their hash
 
-Rule 1: export reads only, and needs no functions. A journal is exported as far as it was written when export began.
+Rule 1: export reads only, and needs no functions. A journal is exported up to where it was when the export started.
 Rule 2: import checks the hash of the whole file before it writes anything.
 Rule 3: import replays every entry and writes it only if the step gives what the entry records. The last snapshot must
         have the recorded digest.
-Rule 4: what is there already must be the same: the import continues behind it, so that it can be repeated.
+Rule 4: entries that exist already must be the same: the import continues after them, so that it can be repeated.
 Rule 5: pending timers and invokes are imported as work that no worker claims, unless the caller asks for it: a copy of
         a production entity must not charge a card again. Calls and messages are not imported: they may have been sent.
 """
@@ -262,7 +262,7 @@ async def import_bundle(
     `revisions` is that of the store, with the functions of each kind.
 
     Raises ConflictError if an entity exists with other entries, UnavailableError if a function is not registered,
-    CorruptionError if an entry or a definition is not what it says it is.
+    CorruptionError if an entry or a definition does not match its own hash or name.
     """
     importing = BundleImport(store, revisions, now_ms=now_ms, with_work=with_work)
     for line in bundle:

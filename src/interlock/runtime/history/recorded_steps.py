@@ -37,7 +37,7 @@ class RecordedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrepeated:
-    """An entry that cannot be repeated: a code, why, and what it is about. `step` is the other step that it gave."""
+    """An entry that cannot be repeated: a code, the reason, and the subject. `step` is the other step that resulted."""
 
     code: str
     text: str

@@ -1,6 +1,6 @@
 """What retention has removed, as the runtime asks for it: entities, and the beginnings of journals.
 
-Rule: it is asked for only where something is missing, so it costs nothing else.
+Rule: it is read only when something is missing, so it costs nothing otherwise.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class _EntityWalk:
         self._last: tuple[Entry, RecordedSource] | None = None
 
     def begin(self, snapshot: Snapshot) -> int:
-        """Begin at the base of a compacted journal; return its version."""
+        """Start at the base of a compacted journal; return its version."""
         self._recorded, self._new, self._comparer = snapshot, None, None
         return snapshot.version
 

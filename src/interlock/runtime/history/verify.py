@@ -78,7 +78,7 @@ class Verification(Struct, frozen=True, omit_defaults=True):
     problem.
 
     `archive` is the address of the archive to which its records were released; the archive was not checked. `since` is
-    the version at which a compacted journal begins: the entries up to it are not there any more.
+    the version at which a compacted journal starts: the entries up to it no longer exist.
     """
 
     entity: str
@@ -202,7 +202,7 @@ class EntityVerifier:
         """Continue at the base of a compacted journal. What was verified before must lead to it."""
         is_known = self._snapshot is not None and base.version == self.entries
         if base.snapshot.version != base.version or (is_known and encode(self._snapshot) != encode(base.snapshot)):
-            message = f"the journal of `{self._entity}` does not begin with its snapshot at version {base.version}"
+            message = f"the journal of `{self._entity}` does not start with its snapshot at version {base.version}"
             self.fail("journal.base", message, base.version)
         self._snapshot, self._head, self.entries, self._since = base.snapshot, base.head, base.version, base.version
 

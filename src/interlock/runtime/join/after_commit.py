@@ -1,6 +1,6 @@
-"""What happens after the COMMIT of a joined transaction: workers and watchers hear of it, and caches forget the entity.
+"""What happens after the COMMIT of a joined transaction: workers and watchers are notified, caches drop the entity.
 
-Rule 1: everything here is a hint. A worker that hears nothing finds the work at its next look, and one that hears of a
+Rule 1: everything here is a hint. A worker that gets none finds the work when it polls, and one that gets it for a
 transaction that was rolled back finds nothing.
 Rule 2: where the driver does not report its COMMIT, another connection observes it: soon at first, then less often,
 for `WATCHED_SECONDS` at most.
@@ -114,7 +114,7 @@ class CommitWatch:
         watched = [each for each in self._open if not each.is_reported]
         try:
             ends = await self._joins.ended([each.mark for each in watched]) if watched else ()
-        except InterlockError:  # the store answers later, or never again: its worker looks by itself
+        except InterlockError:  # the store answers later, or never again: its worker polls
             return
         finally:
             self._warn_and_forget(asyncio.get_running_loop().time())

@@ -1,7 +1,7 @@
-"""Adapters of database drivers: sqlite3, aiosqlite, psycopg 3 and asyncpg. They translate calls, and nothing else.
+"""Adapters of database drivers: sqlite3, aiosqlite, psycopg 3 and asyncpg. They only translate calls.
 
-Rule 1: a driver is imported only for a connection of its own, so it is installed.
-Rule 2: an adapter begins no transaction. Where the driver begins one with the first statement, the caller ends it.
+Rule 1: a driver is imported only for one of its connections, so it is installed.
+Rule 2: an adapter starts no transaction. If the driver starts one with the first statement, the caller ends it.
 Rule 3: these drivers do not report their commits (`on_commit` returns False): the end of the transaction is observed on
 another connection (`after_commit`).
 """
@@ -58,7 +58,7 @@ class Sqlite3Adapter(_Unreported):
 
 
 class AiosqliteAdapter(_Unreported):
-    """A connection of aiosqlite, which runs its calls in a thread of its own."""
+    """A connection of aiosqlite, which runs its calls in its own thread."""
 
     dialect: Literal["sqlite"] = "sqlite"
 

@@ -1,6 +1,6 @@
 """Adapters of SQLAlchemy and Django, which wrap a connection of a driver. Both databases, blocking and asynchronous.
 
-Rule 1: a framework is imported only for a connection of its own, so it is installed.
+Rule 1: a framework is imported only for one of its connections, so it is installed.
 Rule 2: what the program has changed through the framework is written first (`Session.flush`): rows before entities, in
 every transaction, so that two transactions lock in the same order.
 Rule 3: the asynchronous classes of SQLAlchemy run the blocking adapter (`run_sync`): there is one path.
@@ -38,7 +38,7 @@ class SqlAlchemyAdapter:
         self._connection = connection
 
     def transaction(self) -> CallerTransaction:
-        """Return the transaction, which a Connection begins with its first statement."""
+        """Return the transaction, which a Connection starts with its first statement."""
         if not self._connection.in_transaction():
             self._connection.begin()
         return transaction_of(self._connection)
@@ -55,7 +55,7 @@ class SessionAdapter:
         self._session = session
 
     def transaction(self) -> CallerTransaction:
-        """Return the transaction, which a Session begins by itself, after writing what is pending in the Session."""
+        """Return the transaction, which a Session starts automatically, after writing what is pending in it."""
         self._session.flush()
         return transaction_of(self._session.connection())
 
@@ -136,7 +136,7 @@ class _AdaptedPsycopg:
 
 
 class _AdaptedAsyncpg:
-    """A connection of asyncpg behind SQLAlchemy, which begins the transaction with its first statement."""
+    """A connection of asyncpg behind SQLAlchemy, which starts the transaction with its first statement."""
 
     dialect: Literal["postgres"] = "postgres"
 

@@ -1,4 +1,4 @@
-"""Reading for somebody: what `Runtime.state`, `journal`, `watch` and the others answer with `reader=`.
+"""Reading as another user: what `Runtime.state`, `journal`, `watch` and the others answer with `reader=`.
 
 Rule 1: the chart of the newest version decides what a reader sees of a whole entity. Without that chart, only a reader
         with the right to see everything gets an answer.
@@ -243,7 +243,7 @@ class ReaderViews:
         return await self._store.find(query)
 
     def _check_names(self, query: EntityQuery, charts: tuple[Chart, ...], lenses: Mapping[str, Lens]) -> None:
-        """Raise UsageError for a state or a tag that the reader does not know of."""
+        """Raise UsageError for a state or a tag that is unknown to the reader."""
         seen = [each for chart in charts for each in chart.states[1:] if lenses[chart.revision].names((each.id,))]
         names = {"state": (query.state, {*(each.id for each in seen), *ENDED_STATES.values()})}
         names["tag"] = (query.tag, {tag for each in seen for tag in each.tags})

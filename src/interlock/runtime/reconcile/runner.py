@@ -141,7 +141,7 @@ class ReconcilerLoop:
     # Passes
 
     async def _make_passes(self) -> None:
-        """Make one pass after the other. Endless on purpose; it ends with the lease, and the next lease starts anew."""
+        """Make one pass after the other. Endless on purpose; it ends with the lease, and starts with the next one."""
         self._queue, self._cursor = KeyedQueue(rate=self._reconciler.rate), None
         try:
             while True:

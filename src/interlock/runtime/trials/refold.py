@@ -1,7 +1,7 @@
 """Refold over a store: fold every journal of a kind through a corrected chart, and write corrections on request.
 
 Rule 1: without `writes` nothing is written. No effect is performed in either case.
-Rule 2: an entity is corrected under compare-and-swap. If a client steps it meanwhile, the fold goes on with the new
+Rule 2: an entity is corrected under compare-and-swap. If a client steps it meanwhile, the fold continues with the new
         entries and decides again; clients never wait for a refold.
 Rule 3: what an entity is decides about it, not what was done before: a refold that was killed may be started again, and
         finds corrected entities to be the same.
@@ -151,7 +151,7 @@ class Refold:
         except ArchivedError as error:
             self.tally.add_gap(error.code, f"journals are in the archive {error.archive}", row.entity)
         except CompactedError as error:  # a fold needs the whole life
-            self.tally.add_gap(error.code, "the beginning of journals was compacted", row.entity)
+            self.tally.add_gap(error.code, "the oldest entries of journals were compacted", row.entity)
         except (CorruptionError, UnavailableError) as error:
             self.tally.add_gap(error.code, error.message, row.entity)
 

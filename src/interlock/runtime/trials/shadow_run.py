@@ -244,7 +244,7 @@ class ShadowRun:
         return self.report()
 
     async def _find_lives(self) -> None:
-        """Ask the store when entities that have ended were created, if that was before this run began."""
+        """Ask the store when entities that have ended were created, if that was before this run started."""
         while self._ended:
             entity, ended_ms = self._ended.popleft()
             kind, _, name = entity.partition("/")
@@ -264,7 +264,7 @@ class ShadowRun:
                 await self.save(is_running=True)
 
     async def save(self, *, is_running: bool) -> None:
-        """Save the report in the store. A store that cannot is logged: the run goes on."""
+        """Save the report in the store. A store that cannot is logged: the run continues."""
         try:
             await self._find_lives()
             chart = self._new.chart

@@ -111,7 +111,7 @@ class ClockRepair:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Check what is known to be stamped in the future, and react to reports from now on."""
+        """Check known timestamps in the future, and react to reports from now on."""
         self._task = asyncio.ensure_future(self._run())
         if self._store.clock_stamps is not None:
             self._reported.set()

@@ -1,6 +1,6 @@
 """Heartbeats from other processes: each is one datagram, received in the event loop.
 
-Rule 1: a lost datagram costs one heartbeat and nothing else. A process never waits long for the receiver.
+Rule 1: a lost datagram costs one heartbeat only. A process never waits long for the receiver.
 Rule 2: heartbeats that were sent before an attempt ended are received before its end is reported.
 Rule 3: the address cannot be guessed. Datagrams from other senders are dropped.
 """
@@ -66,7 +66,7 @@ class HeartbeatListener:
             self._listeners.pop(number, None)
 
     def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
@@ -75,7 +75,7 @@ class HeartbeatListener:
         for _ in range(RECEIVED_MAX):
             try:
                 datagram = self._socket.recv(DETAILS_BYTES_MAX + _ENVELOPE_BYTES)
-            except OSError:  # nothing more has arrived, or it was closed
+            except OSError:  # nothing else has arrived, or it was closed
                 return False
             with suppress(*UNDECODABLE):
                 number, details = msgspec.json.decode(datagram, type=tuple[int, Any])

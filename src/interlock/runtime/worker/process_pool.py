@@ -10,7 +10,7 @@ that the handler itself started are its own responsibility.
 
 To kill one attempt without the others, the pool knows which process runs which attempt:
 
-    process:  connects, sends the attempt's number      loop:  answers `+` run it, or `-` it is not needed any more
+    process:  connects, sends the attempt's number      loop:  answers `+` run it, or `-` it is no longer needed
               runs it, and closes the connection               knows the process until then; a kill closes it too
 
 Rule 6: an attempt starts in a process only after the loop has answered. An attempt that was given up while it waited
@@ -275,7 +275,7 @@ def address_of(function: Callable[..., Any]) -> str:
 
 
 def perform(task: dict[str, Any]) -> dict[str, Any]:
-    """Run one attempt in a process of the pool, unless it is not needed any more."""
+    """Run one attempt in a process of the pool, unless it is no longer needed."""
     with hold_worker_lock(task["held_file"]), attempt_connection(*task["connection"]) as is_needed:
         return _perform(task) if is_needed else {"failed": ["called_off", "the attempt was given up", "no"]}
 

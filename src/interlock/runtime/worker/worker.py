@@ -2,7 +2,7 @@
 
 Rule 1: a worker needs no registration and no partner. Any number of them, in any processes, share the lanes of a store.
 Rule 2: an append of this process wakes the loops that its work concerns; nothing is polled that can be signalled.
-Rule 3: to stop, it claims nothing more, lets running work finish for a while, and requeues unfinished work. What still
+Rule 3: to stop, it claims no more work, lets running work finish for a while, and requeues unfinished work. What still
 runs in a thread keeps its lease until that expires; no second attempt starts before.
 """
 
@@ -199,7 +199,7 @@ class Worker:
         return name in self._loops and self._loops[name].has_room
 
     def _wake(self, entity: str, work: WorkDelta) -> None:
-        """Wake the loops that can run this work, and tell those that run cancelled work."""
+        """Wake the loops that can run this work, and notify those that run cancelled work."""
         for work_id in work.cancelled:
             self._loops["handlers"].cancel(entity, work_id)
         for name in {self._loop_of(each) for each in work.created}:

@@ -1,6 +1,6 @@
 """A lifecycle: one state word and a count per process, so that the count of a dead process can be ignored.
 
-Rule 1: enter and exit write no shared line: a participant counts on the line of its own slot.
+Rule 1: enter and exit write no shared line: a participant counts on the line of its slot.
 Rule 2: the kernel decides which process is alive (`process_locks`), never elapsed time. The phase never becomes CLOSING
 while a live process holds a permit.
 Rule 3: the process that moves DRAINING to CLOSING runs the cleanup. It runs once if no process is killed, again if its
@@ -32,12 +32,9 @@ from interlock.shm.lifecycle.permits import (
     open_permit_counter,
     raise_refusal,
 )
+from interlock.shm.lifecycle.status import GENERATION, OWNER, occupied_slots, participant
 from interlock.shm.memory.process_locks import owner_word
-from interlock.shm.memory.region import SLOTS, STATE, MemoryRegion
-
-GENERATION = 8
-OWNER = 16
-"""Offsets in the line of a slot. Its count is at 0."""
+from interlock.shm.memory.region import STATE, MemoryRegion
 
 FLAG_HAS_CLEANUP = 1 << 32
 """In the word of the generation: the owner joined with a cleanup."""
@@ -248,12 +245,10 @@ class Lifecycle:
         """C1 to C6: close, unless a live process holds a permit."""
         if self.phase is not Phase.DRAINING:  # C1
             return False
-        slot = self._find_occupied(0)
-        while slot < self._region.slots:  # C2
+        for slot in occupied_slots(self._region):  # C2
             if self._is_alive(slot):
                 return False  # a thread of this process, whose exit scans; or another process, which scans as well
             self._reclaim(slot)
-            slot = self._find_occupied(slot + 1)
         if not self._cleanup and self._region.requires_cleanup:  # C3
             # Waiters with a cleanup check immediately. Waiters do not announce: two of them would wake each other
             # without end.
@@ -299,26 +294,11 @@ class Lifecycle:
 
     # Reading the slots
 
-    def _find_occupied(self, start: int) -> int:
-        return self._words.find_occupied(SLOTS, self._region.slots, start)
-
-    def _occupied_slots(self) -> Iterable[int]:
-        slot = self._find_occupied(0)
-        while slot < self._region.slots:
-            yield slot
-            slot = self._find_occupied(slot + 1)
-
     def _is_alive(self, slot: int) -> bool:
         return slot == self._slot or self._locks.is_held(slot)
 
     def _participant(self, slot: int) -> Participant:
-        line = self._region.slot_line(slot)
-        return Participant(
-            slot=slot,
-            generation=self._words.load(line + GENERATION) & 0xFFFFFFFF,
-            pid=self._words.load(line + OWNER) >> 32,
-            permits=self._words.load(line),
-        )
+        return participant(self._region, slot)
 
     def _reclaim(self, slot: int) -> None:
         dead = self._participant(slot)
@@ -328,13 +308,13 @@ class Lifecycle:
         """Return the owners that a waiter may wait for: the holders of permits, and the closer."""
         closer = self._words.load(STATE) & 0xFFFFFFFF
         slots = {closer >> GENERATION_BITS} if closer else set()
-        slots |= set(self._occupied_slots())
+        slots |= set(occupied_slots(self._region))
         return [self._words.load(self._region.slot_line(each) + OWNER) for each in slots - {self._slot}]
 
     def _report(self) -> CloseReport:
         word = self._words.load(STATE)
         phase, closer = Phase(word >> 32), word & 0xFFFFFFFF
-        slots = self._occupied_slots() if phase is not Phase.CLOSED else ()
+        slots = occupied_slots(self._region) if phase is not Phase.CLOSED else ()
         inside = [self._participant(slot) for slot in slots if self._is_alive(slot)]
         abandoned = phase is Phase.DRAINING or (phase is Phase.CLOSING and not self._closer_is_alive(closer))
         return CloseReport(

@@ -1,4 +1,4 @@
-r"""The audit of a file store: lines in `<root>/audit/`, chained, flushed before their callers go on, never rewritten.
+r"""The audit of a file store: lines in `<root>/audit/`, chained, flushed before the calls return, never rewritten.
 
     audit-<number of its first row>.log    20 digits; the last one is written, the ones before are sealed and read-only
     {"s":7,"h":"<32 hex>","r":{<row>}}\n    a row, its number and its head (`model/audit.py`)
@@ -7,8 +7,8 @@ r"""The audit of a file store: lines in `<root>/audit/`, chained, flushed before
 Rule 1: callers that wait at the same time share one write and one flush (`append`). The lock of the folder makes
 processes take turns, so the chain is one.
 Rule 2: a segment is read, and its chain followed, before this process appends to it; what other processes appended
-since is read first. Only bytes that no caller was told of are ever cut off: a tail without a line end, or with NULs.
-Rule 3: after a failed flush this process appends nothing more: a second flush may report success for lost bytes.
+since is read first. Only bytes that were never acknowledged are cut off: a tail without a line end, or with NULs.
+Rule 3: after a failed flush this process stops appending: a second flush may report success for lost bytes.
 Rule 4: `refusals.log`, where earlier releases recorded refusals without a chain, is copied into the first segment, and
 stays.
 """
@@ -52,7 +52,7 @@ class End(NamedTuple):
 
 
 class Waiting:
-    """Rows of a caller, and what became of them."""
+    """Rows of a caller, and the result of writing them."""
 
     __slots__ = ("error", "is_done", "rows")
 
@@ -88,7 +88,7 @@ class FileAudit:
             self._waiting.append(mine)
         while not mine.is_done:
             with self._turn:
-                if not mine.is_done:  # nobody has committed it meanwhile
+                if not mine.is_done:  # no other caller has committed it meanwhile
                     self._commit_waiting()
         if mine.error is not None:
             raise mine.error
@@ -198,7 +198,7 @@ class FileAudit:
                 if stop and b"\0" not in rest:
                     message = f"{FOLDER}/{segment_name(end.first)}: the line after row {end.sequence} is damaged"
                     raise CorruptionError(message, code="audit.line", hint="run `interlock audit verify`")
-                fs.truncate(self._file, end.offset)  # torn by a crash: no caller was told that it was written
+                fs.truncate(self._file, end.offset)  # torn by a crash: it was acknowledged to no caller
                 fs.fdatasync(self._file)
                 return end
             end, place = step, stop

@@ -155,7 +155,7 @@ class BlockingFileStore:
         return self.tombstones.find(self.root.address(entity))
 
     def journal_base(self, entity: str) -> JournalBase | None:
-        """Where a compacted journal begins."""
+        """Where a compacted journal starts."""
         return self._reader.journal_base(self.root.address(entity))
 
     # Audit

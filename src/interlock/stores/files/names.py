@@ -132,7 +132,7 @@ def segment_first_version(name: str) -> int | None:
 
 
 def base_name(version: int) -> str:
-    """The file name of the snapshot of the version after which a compacted journal begins."""
+    """The file name of the snapshot of the version after which a compacted journal starts."""
     return f"base-{version:020d}.json"
 
 

@@ -233,7 +233,7 @@ class EntityReader:
         return work.items()
 
     def journal_base(self, address: EntityDirectory) -> JournalBase | None:
-        """Where the journal of an entity begins, if it was compacted.
+        """Where the journal of an entity starts, if it was compacted.
 
         Raises CorruptionError when that snapshot is missing or damaged.
         """
@@ -254,7 +254,7 @@ class EntityReader:
             self._close(file)
         found = decode_base_file(data, address.entity, store_key=self._settings.store_key)
         if found is None or (found.version, found.head) != (base.since - 1, base.origin):
-            raise corrupt(address, base.earliest, "the snapshot at which the journal begins is damaged", name)
+            raise corrupt(address, base.earliest, "the snapshot at which the journal starts is damaged", name)
         return found
 
     def entity_id(self, address: EntityDirectory) -> str:

@@ -201,7 +201,7 @@ class FileStore:
         return await self._in_thread(lambda: self._store.prune(tombstone))
 
     async def compact(self, base: JournalBase, *, newest: Snapshot, rows: int) -> Removal:  # noqa: ARG002 - as a whole
-        """Remove the records up to the version of a base: the segments before it, and the beginning of its own."""
+        """Remove the records up to the version of a base: the segments before it, and the first part of its own."""
         return await self._in_thread(lambda: self._store.compact(base, newest))
 
     async def remove_rest(self, entity: str, *, rows: int) -> Removal:  # noqa: ARG002 - files go as a whole
@@ -221,7 +221,7 @@ class FileStore:
         return await self._in_thread(lambda: self._store.tombstone(entity))
 
     async def journal_base(self, entity: str) -> JournalBase | None:
-        """Where a compacted journal begins."""
+        """Where a compacted journal starts."""
         return await self._in_thread(lambda: self._store.journal_base(entity))
 
     async def reclaim(self, *, pages: int) -> int:  # noqa: ARG002 - removed files leave nothing to return
@@ -236,7 +236,7 @@ class FileStore:
         return self._store.audit.first_head
 
     async def append_audit(self, rows: tuple[AuditRow, ...]) -> None:
-        """Append rows to the audit, with one flush for those who wait at the same time."""
+        """Append rows to the audit, with one flush for callers that wait at the same time."""
         await self._in_thread(lambda: self._store.append_audit(rows))
 
     async def audit_before(

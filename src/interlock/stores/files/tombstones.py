@@ -84,7 +84,7 @@ class Tombstones:
             raise CorruptionError(message, code="entity.tombstone") from error
 
     def find(self, address: EntityDirectory) -> Tombstone | None:
-        """Return the tombstone of an entity that is gone; None for any other."""
+        """Return the tombstone of a removed entity; None for any other."""
         found = self.stored(address)
         return None if found is None or self._root.has_entry(address) else found
 
@@ -98,7 +98,7 @@ class Tombstones:
         return tuple(sorted(found)[:limit])
 
     def remove_files(self, address: EntityDirectory) -> int:
-        """Remove what is left of the files of an entity that went; return how many there were."""
+        """Remove the remaining files of a removed entity; return how many there were."""
         fs, count = self._fs, 0
         try:
             with open_shard(fs, address.resources, address.shard) as shard:

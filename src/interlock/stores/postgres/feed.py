@@ -5,7 +5,7 @@ of commits: an entry may be committed after one with a higher position was read.
 Rule 2: a cursor is two snapshots of the server and a position. The window between them is every entry that the older
 one does not show and the newer one does. It is complete when it is read: both ends are fixed, also after a crash.
 Rule 3: a window is found by two ranges of an index, those transactions that were in progress at the older snapshot, and
-those that began later. An open transaction, of any program, delays only its own entries.
+those that started later. An open transaction, of any program, delays only its own entries.
 Rule 4: entries that were there before entries had positions come first, in the order of time, entity and version.
 Rule 5: transaction numbers belong to one cluster. In a store that was restored from a dump they may lie ahead of the
 server's own: reading is refused, because entries would be missed.
@@ -69,7 +69,7 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 class Snapshot(NamedTuple):
-    """A snapshot of the server: transactions before `xmin` are over, those from `xmax` on had not begun, and those of
+    """A snapshot of the server: transactions before `xmin` are over, those from `xmax` on had not started, and those of
     `running` were in progress.
     """
 
@@ -141,7 +141,7 @@ def _current_snapshot() -> Questions[str]:
 def _read_older(
     tenant: str, kinds: list[str] | None, limit: int, after: tuple[int, str, str, int]
 ) -> Questions[FeedPage]:
-    """Return entries from before entries had positions; after the last of them the windows begin."""
+    """Return entries from before entries had positions; after the last of them the windows start."""
     rows = yield Ask(SELECT_OLDER, (tenant, *after, kinds, limit))
     entries = tuple(
         FeedEntry(f"{kind}/{own}", (line := _decode_line(record)).e, _older_text(at_us, kind, own, version), line.h)

@@ -24,7 +24,7 @@ LOOKS_MAX = 2_000
 
 
 _checked: set[int] = set()
-"""The processes that were checked: a child of a child has an id of its own."""
+"""The processes that were checked: a child of a child has its own id."""
 
 
 async def check_tls() -> None:

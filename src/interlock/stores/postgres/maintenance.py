@@ -78,7 +78,7 @@ MERGE_COUNTS = f"""
 
 
 async def migrate(connection: Connection, address: PostgresAddress) -> None:
-    """Bring the schema up to date, and create partitions ahead. Raises UsageError when a newer release wrote it."""
+    """Upgrade the schema, and create partitions ahead. Raises UsageError when a newer release wrote it."""
     place = f"schema `{address.schema}` of {address.place}"
     clock = SystemClock()
     for attempt in range(1, MIGRATE_TRIES + 1):

@@ -138,7 +138,7 @@ class PostgresStore(SqlStore):
 
     @classmethod
     async def open(cls, address: PostgresAddress) -> PostgresStore:
-        """Check the server, bring its tables up to date, and return a store. Raises as `opening.open_store`."""
+        """Check the server, upgrade its tables, and return a store. Raises as `opening.open_store`."""
         connection = await connect(address)
         try:
             await migrate(connection, address)
@@ -176,7 +176,7 @@ class PostgresJoins:
         )
 
     async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
-        """Return what became of transactions. One so old that the server has forgotten it has ended."""
+        """Return the state of transactions. One so old that the server has forgotten it has ended."""
         numbers = [mark.number for mark in marks if isinstance(mark, JoinedTransaction)]
         rows = await self._database.read(lambda: select_ends(numbers))
         return [ENDS.get(status, TransactionEnd.COMMITTED) for (status,) in rows]

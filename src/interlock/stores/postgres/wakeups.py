@@ -9,7 +9,7 @@ Rule 4: whether a worker of this host has died is seen by its lock in a local fo
 knows that a connection was lost. On other hosts its claims end with their lease.
 Rule 5: a reader that follows the feed listens on a channel for entries, and holds a shared advisory lock on that
 connection, which ends with it. A sender that cannot get the lock exclusively for a moment knows that there are readers;
-two senders that try at the same moment may notify once in vain.
+two senders that try at the same moment may notify once without need.
 Rule 6: through a pooler in transaction mode nothing arrives; the poll remains. `interlock doctor` tests it.
 """
 
@@ -206,7 +206,7 @@ class PostgresWakeups:
                 await connection.add_listener(channel_of(self._address), receive)
         except (asyncpg.PostgresError, *CONNECTION_LOST):
             return 1
-        on_wakeup(ALL_LANES)  # what was signalled while nobody listened
+        on_wakeup(ALL_LANES)  # what was signalled while this process did not listen
         await lost.wait()
         return 0
 
@@ -252,7 +252,7 @@ class _Listener:
 
     @property
     def held_file(self) -> str | None:
-        """The file that is locked while the worker lives."""
+        """The file that is locked while the worker runs."""
         return None if self._local is None else self._local.held_file
 
     async def close(self) -> None:

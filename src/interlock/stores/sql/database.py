@@ -26,7 +26,7 @@ Name = tuple[str, str, str]
 """Tenant, kind and id of an entity."""
 
 SqlAppendResult = Appended | Duplicate | Conflict | StaleAttempt | Pruned
-"""What became of an append."""
+"""The result of an append."""
 
 
 ANY_STATE = ""

@@ -1,6 +1,6 @@
 """Indexes on context fields of a SQL store: kept by each step, built online, searched page by page.
 
-Rule 1: a step writes the keys of the fields that it changes, with its entry. What they were is known from the snapshot
+Rule 1: a step writes the keys of the fields that it changes, with its entry. The old keys are known from the snapshot
 that the step started from, so nothing is read for it.
 Rule 2: the builder adds an entity only if it is still at the version that was read, and holds it until that is
 committed: a step cannot be overtaken by the key of an older value.
@@ -162,7 +162,7 @@ def _keys(rows: list[tuple[Any, ...]], status: IndexStatus) -> Iterator[tuple[st
 
 
 def drop_part(sql: Statements, tenant: str, kind: str, field: str, limit: int) -> Questions[IndexStatus | None]:
-    """Delete rows of an index that no step keeps any more; return it, or None when it is gone."""
+    """Delete rows of an index that steps no longer maintain; return it, or None when it is removed."""
     status = yield from find_index(sql, tenant, kind, field)
     if status is None or status.state != "dropping":
         return status

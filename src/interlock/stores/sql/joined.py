@@ -68,7 +68,7 @@ class JoinedSqlStore(Store):
 
     @property
     def retention(self) -> Retention:
-        """Tombstones, which say why an entity is unknown, and where journals begin."""
+        """Tombstones, which say why an entity is unknown, and where journals start."""
         return cast("Retention", self)
 
     async def tombstone(self, entity: str) -> Tombstone | None:
@@ -76,7 +76,7 @@ class JoinedSqlStore(Store):
         return await self._ask(retention.find_tombstone(self._sql, self._tenant, entity))
 
     async def journal_base(self, entity: str) -> JournalBase | None:
-        """Return where a compacted journal begins."""
+        """Return where a compacted journal starts."""
         return await self._ask(retention.find_base(self._sql, self._tenant, entity))
 
     # Lists: a move to another revision asks since when the entity is in its states

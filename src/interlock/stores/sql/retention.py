@@ -1,7 +1,7 @@
 """Removes ended entities, and the beginnings of journals, from a SQL store (`ports.retention`).
 
 Rule 1: each call is one transaction. The first checks, writes the tombstone (or the base) and removes what fits into
-`rows`; most entities are gone after it. The last one removes the entity's own row with its lists and counts.
+`rows`; most entities are removed by it. The last one removes the entity's own row with its lists and counts.
 Rule 2: from the tombstone on, an entity row that is still there has a negative version: no swap can succeed, and
 nothing loads or lists it.
 Rule 3: a base is an entry in the table of archives without an address, so records that follow it are read as those

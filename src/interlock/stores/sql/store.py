@@ -207,7 +207,7 @@ class SqlStore:
         return await self.database.read(lambda: retention_rules.find_tombstone(self._sql, self._tenant, entity))
 
     async def journal_base(self, entity: str) -> JournalBase | None:
-        """Return where a compacted journal begins."""
+        """Return where a compacted journal starts."""
         check_text(entity)
         return await self.database.read(lambda: retention_rules.find_base(self._sql, self._tenant, entity))
 
@@ -237,7 +237,7 @@ class SqlStore:
         )
 
     async def drop_index(self, kind: str, field: str, *, limit: int) -> IndexStatus | None:
-        """Stop keeping an index, and delete at most `limit` of its rows; return it until it is gone, then None."""
+        """Stop keeping an index, and delete at most `limit` of its rows; return it until it is removed, then None."""
         check_text(kind, "kind")
         check_text(field, "field")
         status = await self.database.read(lambda: field_index.find_index(self._sql, self._tenant, kind, field))

@@ -1,4 +1,4 @@
-"""Writes the rows of a batch of steps, table by table, inside the transaction that the writer begins and commits.
+"""Writes the rows of a batch of steps, table by table, inside the transaction that the writer starts and commits.
 
 Rule 1: version and key are read first, unless this connection wrote the entity last: a conflict or a duplicate writes
 nothing.

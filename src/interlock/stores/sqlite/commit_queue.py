@@ -195,7 +195,7 @@ class CommitQueue:
             self._wakeup.wake()
 
     def give_up(self, failure: InterlockError) -> None:
-        """Accept nothing more: what the file says can no longer be trusted."""
+        """Accept no more steps: the file can no longer be trusted."""
         self.writer.poison = self.writer.poison or failure
         self._wakeup.wake()
 
@@ -209,7 +209,7 @@ class CommitQueue:
             raise UnavailableError("the store is closed", code="store.closed")
 
     def close(self) -> None:
-        """Accept nothing more, commit what is queued, end the thread. May be called again."""
+        """Accept no more steps, commit what is queued, end the thread. May be called again."""
         with self._guard:
             self._is_closing = True
         self._wakeup.wake()
@@ -258,7 +258,7 @@ class CommitQueue:
             if self._wakeup.wait(timeout):  # a wake-up that was too late for its step only makes it look once more
                 continue
             if self.writer.delete_expired_keys():
-                timeout = 0.0  # more keys expired: go on, unless work arrived
+                timeout = 0.0  # more keys expired: continue, unless work arrived
                 continue
             self.writer.write_statistics_and_truncate()  # without the guard: callers must not wait for a flush
             timeout = None

@@ -197,7 +197,7 @@ def _migrate(connection: Connection, path: Path) -> None:
 def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
     """Create or upgrade the tables of a store on a connection of the caller, in its transaction; return the number.
 
-    A connection in autocommit has no transaction: the migration is one of its own, and committed here. Alembic uses
+    A connection in autocommit has no transaction: the migration is a separate one, and committed here. Alembic uses
     such connections for SQLite. Raises UsageError when the tables are of a newer release, or the prefix is invalid.
     """
     check_prefix(prefix)
@@ -217,7 +217,7 @@ def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
 
 
 def is_autocommit(connection: sqlite3.Connection) -> bool:
-    """Whether the driver begins no transaction by itself, in either of its two ways to say so."""
+    """Whether the driver starts no transaction automatically, in either of its two ways to say so."""
     autocommit = getattr(connection, "autocommit", None)  # Python 3.12; -1: as `isolation_level` says
     return autocommit is True or (autocommit in {None, -1} and connection.isolation_level is None)
 

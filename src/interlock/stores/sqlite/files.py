@@ -59,7 +59,7 @@ class Calls:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew in a forked child: the other threads do not exist here."""
+        """Start again in a forked child: the other threads do not exist here."""
         self._inside: dict[int, None] = {}
         self._forking: dict[int, None] = {}
         self._over = Event()
@@ -109,7 +109,7 @@ class Connection(sqlite3.Connection):
     path: Path
     identity: Identity
     prefix: str = ""
-    """What every name of a table begins with; see `prefix`."""
+    """What every name of a table starts with; see `prefix`."""
 
     def close(self) -> None:
         """Close and unregister it."""

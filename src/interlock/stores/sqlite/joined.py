@@ -153,7 +153,7 @@ class JoinedSqliteStore(JoinedSqlStore):
             raise other_database_error(str(self._path))
 
     def _enter(self, connection: sqlite3.Connection, ours: sqlite3.Connection) -> None:
-        """Check the connection, begin a transaction where the driver would, and take the write lock."""
+        """Check the connection, start a transaction where the driver would, and take the write lock."""
         if ours.execute(SYNCHRONOUS).fetchone()[0] < SYNCHRONOUS_FULL:
             hint = "execute PRAGMA synchronous = FULL when the connection is opened"
             message = "the connection can lose an acknowledged commit: its `synchronous` is below FULL"
@@ -178,9 +178,9 @@ class JoinedSqliteStore(JoinedSqlStore):
         match primary_code(error):
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 is_stale = error.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT
-                why = "has written since this transaction began to read" if is_stale else "is writing"
+                why = "has written since the first read of this transaction" if is_stale else "is writing"
                 message = f"another connection to {self._path.name} {why}"
-                hint = 'roll back, and run the whole transaction again; begin it with "BEGIN IMMEDIATE"'
+                hint = 'roll back, and run the whole transaction again; start it with "BEGIN IMMEDIATE"'
                 return joined_conflict_error(message, hint)
             case sqlite3.SQLITE_READONLY:
                 return read_only_error()

@@ -7,7 +7,7 @@ Rule 1: it is recognized by the operating system's list of locks. The database a
 ask: closing such a descriptor would drop every lock that SQLite has on the file in this process.
 Rule 2: only a lock that stays is reported: seen at `LOOKS` looks one after the other, while nothing was committed. A
 transaction of another thread that ends soon is waited for.
-Rule 3: connections of our own stores are not meant: their transactions always end.
+Rule 3: connections of our own stores do not count: their transactions always end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of a store's tables in a SQLite file that an application shares with it: each begins with a prefix.
+"""The names of a store's tables in a SQLite file that an application shares with it: each starts with a prefix.
 
 Rule 1: statements are written without a prefix. On a connection to a shared file each is rewritten once, and then
 remembered (`prefixed`); on a file of the store's own nothing is rewritten.
@@ -112,7 +112,7 @@ def find_prefix(connection: sqlite3.Connection, path: Path, wanted: str | None) 
 
 
 def check_prefix(prefix: str) -> str:
-    """Return the prefix of an address. Raises UsageError for one that is not the beginning of a name."""
+    """Return the prefix of an address. Raises UsageError for one with which no name can start."""
     if prefix and not _PREFIX.fullmatch(prefix):
         hint = "lower-case letters, digits and `_`, at most 32, such as interlock_"
         raise UsageError(f"invalid prefix `{prefix[:80]}`", code="url.option", hint=hint)

@@ -1,7 +1,7 @@
-"""Projections in a SQLite file: the program's function on a connection of its own, one transaction for a batch.
+"""Projections in a SQLite file: the program's function on a separate connection, one transaction for a batch.
 
 Rule 1: the transaction takes the write lock first, so nothing that the function reads changes before its commit.
-Rule 2: it is as durable as a step: `synchronous=FULL`, and it never checkpoints.
+Rule 2: a projection is as durable as a step: `synchronous=FULL`, and it never checkpoints.
 """
 
 from __future__ import annotations

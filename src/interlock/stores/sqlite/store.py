@@ -56,7 +56,7 @@ def open_store(url: str) -> SqliteStore:
     """Open the store of `sqlite:///relative.db` or `sqlite:////absolute.db`, and create the file if needed. Blocks.
 
     `?tenant=name` binds the store to a tenant. A file that has tables of an application is shared: the names of the
-    store's tables then begin with `interlock_`, or with `?prefix=`. With `?migrate=0` an older schema is refused, not
+    store's tables then start with `interlock_`, or with `?prefix=`. With `?migrate=0` an older schema is refused, not
     upgraded. Raises UsageError when the address is invalid.
     """
     found = address(url)

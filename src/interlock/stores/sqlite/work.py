@@ -5,7 +5,7 @@ changes who holds it.
 Rule 2: a claim reads one index from its oldest row; nothing here looks at work that is not due.
 Rule 3: in the ordered lanes of an entity only its first living row can be claimed; when that row goes, the next one
 becomes due.
-Rule 4: a row that cannot be decoded becomes a dead letter with the reason; the others go on.
+Rule 4: a row that cannot be decoded becomes a dead letter with the reason; the others continue.
 `WorkTable` is the reference in memory, and the tests compare the two.
 """
 

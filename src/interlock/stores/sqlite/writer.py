@@ -9,7 +9,7 @@ nothing that this connection says can be trusted: the store stays poisoned, and 
 Rule 4: the lone caller may be the main thread, where Ctrl-C is raised between any two instructions. What it started is
 undone on its way out, or by the next writer.
 Rule 5: only the thread checkpoints, and not concurrently with another process's writer: `RESTART` and `TRUNCATE` take
-the write lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does.
+the write lock first (and continue without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does.
 SQLite before 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
 Rule 6: a COMMIT is acknowledged only if the paths of the files still lead to the open files (`files`). If one was
 moved, replaced or deleted, the store is poisoned.
@@ -268,7 +268,7 @@ class SqliteWriter:
             self._connection.execute(ROLLBACK)
 
     def _begin(self, *, waits: bool) -> None:
-        """Begin a transaction that writes. If another connection has written, forget where journals end, and read again
+        """Start a transaction that writes. If another connection has written, forget where journals end, and read again
         which fields have an index, and whether entities were pruned.
         """
         begin(self._connection, waits=waits)

@@ -88,7 +88,7 @@ async def a_head_is_the_hash_of_the_head_before_and_the_bytes(subject: StoreSubj
 
 
 async def a_fact_is_saved_with_the_row_about_it(subject: StoreSubject) -> None:
-    """An act of an operator and the row that says who did it are one write."""
+    """An action of an operator and the row that says who did it are one write."""
     row = AuditRow("order", "_rollout.changed", "applied", "2.0 at 5 %", 7, actor="ada", actor_kind="user", note="why")
     async with subject.opened() as store:
         if store.facts is None:

@@ -123,7 +123,7 @@ async def old_editions_are_dropped_but_never_the_first(subject: StoreSubject) ->
 
 
 async def unusual_kinds_and_labels_are_kept(subject: StoreSubject) -> None:
-    """Kinds that are long or not ASCII, and one that looks like a path, have definitions of their own."""
+    """Kinds that are long or not ASCII, and one that looks like a path, have separate definitions."""
     kinds = ["..", "a/b", "sequence", "sequence.json", "Grüße", "k" * 200, "k" * 199 + "l"]
     async with _definitions(subject) as store:
         for number, kind in enumerate(kinds):
@@ -153,7 +153,7 @@ async def invalid_definitions_are_refused(subject: StoreSubject) -> None:
 
 
 async def definitions_survive_a_handle(subject: StoreSubject) -> None:
-    """They are durable, and their numbers go on."""
+    """They are durable, and their numbers continue."""
     async with _definitions(subject) as store:
         first = await store.save_definition(_definition(names=(OLD_NAME,), label="1"), now_ms=1)
     async with _definitions(subject) as store:

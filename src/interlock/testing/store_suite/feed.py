@@ -226,7 +226,7 @@ async def a_cursor_is_valid_in_every_handle(subject: StoreSubject) -> None:
 
 
 async def a_feed_misses_nothing_while_another_handle_writes(subject: StoreSubject) -> None:
-    """As within one handle; the reader's handle hears of the entries through the store only."""
+    """As within one handle; the reader's handle learns of the entries through the store only."""
     async with subject.opened() as store, _opened(subject) as (_, feed):
         samples = [SampleEntity(f"parcel/{each}") for each in range(WRITERS)]
         writing = asyncio.ensure_future(asyncio.gather(*(_write(store, each) for each in samples)))

@@ -128,7 +128,7 @@ async def an_index_of_a_kind_without_entities_is_ready(subject: StoreSubject) ->
 
 
 async def a_removed_index_is_gone(subject: StoreSubject) -> None:
-    """Part by part; it is not kept and cannot be used any more, and it can be declared again."""
+    """Part by part; it is no longer maintained and cannot be used, and it can be declared again."""
     async with subject.opened() as store:
         indexes = _indexes(store)
         await indexes.declare_indexes((NOTES, TEXT))

@@ -29,7 +29,7 @@ MANY = 1_000_000
 
 
 async def a_pruned_entity_is_gone_and_leaves_its_tombstone(subject: StoreSubject) -> None:
-    """It is not loaded, read, listed or counted; the tombstone says what it was."""
+    """It is not loaded, read, listed or counted; the tombstone describes it."""
     async with subject.opened() as store:
         await append_all(store, *_ended("parcel/1"), *_ended("parcel/2"), *_living("parcel/3"))
         tombstone = await _tombstone(store, "parcel/1", archive="file:///archive")
@@ -46,7 +46,7 @@ async def a_pruned_entity_is_gone_and_leaves_its_tombstone(subject: StoreSubject
 
 
 async def a_pruned_id_is_never_used_again(subject: StoreSubject) -> None:
-    """Creations are answered by `Pruned`, alone and beside others; a late step of the old life is not written."""
+    """Creations are answered by `Pruned`, alone and among others; a late step of the old life is not written."""
     ended, again = SampleEntity("parcel/1"), SampleEntity("parcel/1", time_ms=9_000)
     first = (ended.create(), ended.step("shipped", key="s"), ended.step("delivered", key="d"))
     late = SampleEntity("parcel/1")
@@ -93,7 +93,7 @@ async def what_is_still_needed_is_not_pruned(subject: StoreSubject) -> None:
 
 
 async def rows_are_removed_in_steps_that_may_be_repeated(subject: StoreSubject) -> None:
-    """Between two steps the entity is gone for everyone but `unfinished`; its counts leave with its last row."""
+    """Between two steps the entity is visible to `unfinished` only; its counts are removed with its last row."""
     sample = SampleEntity("parcel/1")
     steps = [sample.create(), *(sample.step("noted", key=f"n{each}") for each in range(20))]
     steps += [sample.step("shipped", key="s"), sample.step("delivered", key="d")]
@@ -136,7 +136,7 @@ async def one_of_several_prunes_of_an_entity_counts(subject: StoreSubject) -> No
 
 
 async def a_compacted_journal_begins_at_its_base(subject: StoreSubject) -> None:
-    """Entries before the base are gone, those behind it are linked to it, and the entity goes on."""
+    """Entries before the base are removed, later ones are linked to it, and the entity continues."""
     sample = SampleEntity("parcel/1")
     steps = [sample.create(), *(sample.step("noted", key=f"n{each}") for each in range(11))]
     async with subject.opened() as store:

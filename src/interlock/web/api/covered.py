@@ -1,4 +1,4 @@
-"""Entities for users who may not see their hidden states: what they get is made from what they see, and nothing else.
+"""Entities for users who may not see their hidden states: what they get is derived only from what they see.
 
 Rule 1: nothing here imports snapshots, entries, rows or work: it asks the runtime for a reader and gets visible values.
 An import contract enforces that.

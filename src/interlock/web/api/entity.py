@@ -268,7 +268,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     try:
         try:
             entries = await runtime.journal(entity, after=after, limit=limit) if limit else ()
-        except CompactedError as error:  # the page that contains the beginning of the journal
+        except CompactedError as error:  # the page that contains the start of the journal
             if query.after is not None or error.since >= last:
                 raise
             after, limit = error.since, last - error.since

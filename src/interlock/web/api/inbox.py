@@ -32,7 +32,7 @@ _log = logging.getLogger("interlock.web")
 
 
 class InboxView(Struct, frozen=True, omit_defaults=True):
-    """What became of an envelope."""
+    """The result of an envelope."""
 
     outcome: str
     entity: str

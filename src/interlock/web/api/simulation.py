@@ -45,7 +45,7 @@ STEPS_MAX = 1_000
 
 
 class Act(Struct, frozen=True):
-    """One act of the client: send an event, advance the clock, complete an effect, or let it fail."""
+    """One action of the client: send an event, advance the clock, complete an effect, or let it fail."""
 
     event: str | None = None
     payload: Any = None

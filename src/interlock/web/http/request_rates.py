@@ -3,7 +3,7 @@
 Rule 1: a request with a principal is counted after it was identified, before its body is read. One without a principal
 (a login, an invalid key) is counted by the prefix of its address: /24 of IPv4, /56 of IPv6, as networks are given to
 one customer. Behind a proxy, all strangers share the prefix of the proxy.
-Rule 2: refused requests of a principal have a rate of their own, that of their rows in the audit (`trust.audit`).
+Rule 2: refused requests of a principal have a separate rate, that of their rows in the audit (`trust.audit`).
 Rule 3: every refusal has the same body, so it does not say what the caller would have been allowed.
 """
 

@@ -23,7 +23,7 @@ from interlock.runtime.charts.revisions import make_definition
 @common
 @click.pass_context
 def definitions(context: click.Context) -> None:
-    """A store keeps the definition of every chart that wrote to it: each text of each revision."""
+    """A store keeps the definitions of all charts that wrote to it: every text of every revision."""
     if context.invoked_subcommand is None:
         raise click.UsageError("missing command: list, show or add")
 
@@ -35,7 +35,7 @@ def definitions(context: click.Context) -> None:
 @common
 @pass_terminal
 def list_definitions(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints the stored texts, oldest first: sequence number, revision, label, time, and other names."""
+    """Oldest first: sequence number, revision, label, time, and other names."""
     url, (kind,) = split_words(words, "KIND", optional=1)
 
     async def work() -> tuple[Edition, ...]:
@@ -63,7 +63,7 @@ def list_definitions(terminal: Terminal, words: tuple[str, ...], *, as_json: boo
 @common
 @pass_terminal
 def show_definition(terminal: Terminal, words: tuple[str, ...], *, target: str) -> int:
-    """Prints the definition of a revision, given by its name or its label; by default the newest one."""
+    """REVISION is a name or a label; the default is the newest revision."""
     url, (kind, revision) = split_words(words, "KIND", "REVISION", optional=1)
     assert kind is not None
     write = format_writer(target)
@@ -91,9 +91,9 @@ def show_definition(terminal: Terminal, words: tuple[str, ...], *, target: str) 
 @common
 @pass_terminal
 def add_definitions(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Saves definitions, such as the one of a revision that the store lacks; saving one again changes nothing.
+    """Use it for a revision that the store lacks. Saving a definition again changes nothing.
 
-    The store then continues entities of that revision in every process that has the functions which it names.
+    Every process can then step entities of that revision, if it has the Python functions that the definition names.
     """
     url, files = split_names(words)
     if not files:

@@ -46,19 +46,25 @@ mapping_option = click.option(
     "mappings",
     multiple=True,
     metavar="FILE",
-    help="A mapping, in YAML or Python. Repeat for more revisions.",
+    help="A mapping, in YAML or Python; one for each old revision.",
 )
 spread_option = click.option(
-    "--spread", default="10m", metavar="TIME", help="Timers that are overdue by the move fire within it (default 10m)."
+    "--spread", default="10m", metavar="TIME", help="Spread timers that are then overdue over this time (default 10m)."
 )
-reason_option = click.option("--reason", metavar="TEXT", help="Why; it is recorded.")
+reason_option = click.option("--reason", metavar="TEXT", help="The reason, for the record.")
 principal_option = click.option("--principal", metavar="ID", help="Your name in the record (default: your user name).")
 
 
+@example(
+    "interlock migrate plan sqlite:///orders.db --to order.yaml",
+    "interlock migrate apply sqlite:///orders.db --to order.yaml",
+)
 @click.group
 @common
 def migrate() -> None:
-    """An entity is carried whole or stays on its revision. `upgrade: safe` does the same at its next step."""
+    """Each entity moves completely, or stays on its revision. With `upgrade: safe` in the chart, the same happens
+    before an entity's next step.
+    """
 
 
 @example(
@@ -71,7 +77,7 @@ def migrate() -> None:
 @chart_argument
 @mapping_option
 @spread_option
-@click.option("--write", metavar="FILE", help="Write a mapping with a question for everything that needs an answer.")
+@click.option("--write", metavar="FILE", help="Write a draft of a mapping, with its open questions, to this file.")
 @json_option
 @common
 @pass_terminal
@@ -85,10 +91,7 @@ def plan(
     write: str | None,
     as_json: bool,
 ) -> int:
-    """Says which entities would move to the chart, and why others stay. Nothing is written to the store.
-
-    Exit code 0 if all can move, 10 if some stay.
-    """
+    """Nothing is written to the store. Exit code 0 if all entities can move, 10 if some stay."""
     url, _ = split_words(words)
     new = _only_chart(chart)
     given = [load_mapping(each) for each in mappings]
@@ -114,8 +117,13 @@ def plan(
 @chart_argument
 @mapping_option
 @spread_option
-@click.option("--rate", default="auto", metavar="N", help="At most N moves per second; or `auto` (default), or `full`.")
-@click.option("--once", is_flag=True, help="Walk once; do not look for entities that were created meanwhile.")
+@click.option(
+    "--rate",
+    default="auto",
+    metavar="N",
+    help="Moves per second, `full` for no limit, or `auto`: half of the time (default).",
+)
+@click.option("--once", is_flag=True, help="Make one pass; ignore entities that are created meanwhile.")
 @reason_option
 @principal_option
 @json_option
@@ -134,9 +142,8 @@ def apply(
     principal: str | None,
     as_json: bool,
 ) -> int:
-    """Moves every entity that can be carried to the chart; the others stay on their revision.
-
-    It can be interrupted and started again at any time. Exit code 0 if none stays, 10 if some do.
+    """The others stay on their revision. You can interrupt the command and run it again at any time. Exit code 0 if all
+    entities moved, 10 if some stay.
     """
     url, _ = split_words(words)
     new = _only_chart(chart)
@@ -160,7 +167,9 @@ def apply(
 @common
 @pass_terminal
 def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Counts the living entities of a kind by revision, as the store got the revisions, and lists its migrations."""
+    """Counts living entities by revision, in the order in which the store got the revisions, and lists the migrations
+    of the kind.
+    """
     url, (kind,) = split_words(words, "KIND")
     assert kind is not None
 
@@ -205,7 +214,7 @@ def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
 @common
 @pass_terminal
 def pause(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, principal: str | None) -> int:
-    """Pauses the newest migration of a kind. Its process waits; entities continue where they are."""
+    """The process of the migration waits. Entities continue on the revision that they have."""
     url, (kind,) = split_words(words, "KIND")
     assert kind is not None
 
@@ -225,7 +234,7 @@ def pause(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, pri
 @common
 @pass_terminal
 def resume(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, principal: str | None) -> int:
-    """Lets the process of a paused migration go on. If that has ended, `apply` goes on with it."""
+    """Continues it in its own process. If that process has ended, run `interlock migrate apply` again."""
     url, (kind,) = split_words(words, "KIND")
     assert kind is not None
 
@@ -233,7 +242,7 @@ def resume(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, pr
         async with open_for_writing(url) as runtime:
             return await resume_migration(runtime, kind, who=principal or user_name(), reason=reason)
 
-    terminal.report(f"{run(work()).id} goes on")
+    terminal.report(f"{run(work()).id} is resumed")
     return exit_codes.OK
 
 
@@ -248,9 +257,8 @@ def resume(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, pr
 def undo(
     terminal: Terminal, words: tuple[str, ...], *, reason: str | None, principal: str | None, as_json: bool
 ) -> int:
-    """Takes the newest migration of a kind back, where nothing has happened since; the others are listed.
-
-    Exit code 0 if none stays, 10 if some do.
+    """Moves entities that have had no event since the newest migration back to their former revision, and lists the
+    others. Exit code 0 if all moved back, 10 if some stay.
     """
     url, (kind,) = split_words(words, "KIND")
     assert kind is not None

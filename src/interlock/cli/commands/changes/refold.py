@@ -45,7 +45,9 @@ from interlock.runtime.trials.refold import Refold, RefoldSettings
     help="Only entities created since: an age such as 30d, or a time such as 2026-11-15T12:00Z (default: all).",
 )
 @click.option("--write", "writes", is_flag=True, help="Write corrections; without it, nothing is written.")
-@click.option("--reason", metavar="TEXT", help="Why, for the journal of each corrected entity. Required with --write.")
+@click.option(
+    "--reason", metavar="TEXT", help="The reason, for the journal of each corrected entity. Required with --write."
+)
 @click.option("--principal", metavar="ID", help="Your name in the journals (default: your user name).")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N entities per second.")
 @click.option("--restart", "restarts", is_flag=True, help="Start again at the first entity after an interruption.")
@@ -68,10 +70,10 @@ def refold(
     saves: bool,
     as_json: bool,
 ) -> int:
-    """Folds the journals of all entities of the chart's kind through the chart, from their creation on.
+    """Replays the journals of all entities of the kind with the corrected chart, and prints how the results differ.
 
-    With --write, an entity gets its corrected context if nothing else would be different. Exit code 0 if no entity
-    differs, or all were corrected; 1 if some differ; 12 if some could not be folded.
+    With --write, an entity gets its corrected context if nothing else differs. Exit code 0 if no entity differs, or all
+    were corrected; 1 if some differ; 12 if some could not be replayed.
     """
     url, _ = split_words(words)
     since_time_ms(since, now_ms=0)  # an error before the store is opened

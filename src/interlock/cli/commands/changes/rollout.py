@@ -27,13 +27,17 @@ from interlock.runtime.charts.rollouts import SHARE_MAX, Rollout
 from interlock.runtime.runtime import Runtime
 
 percent_type = click.FloatRange(0.01, 100)
-why_option = click.option("--why", default="", metavar="TEXT", help="Why; it is recorded with your name.")
+why_option = click.option("--why", default="", metavar="TEXT", help="The reason, for the record.")
 
 
+@example(
+    "interlock rollout set sqlite:///orders.db order --to 2.0.0 --percent 5",
+    "interlock rollout status sqlite:///orders.db order",
+)
 @click.group
 @common
 def rollout() -> None:
-    """Which entities are in the part is decided by a hash of their ids, when they are created."""
+    """A hash of its id decides whether a new entity is in the share."""
 
 
 @example(
@@ -44,9 +48,13 @@ def rollout() -> None:
 @words("KIND")
 @click.option("--to", required=True, metavar="REVISION", help="A revision of the store, by name or label.")
 @click.option(
-    "--percent", type=percent_type, default=100.0, metavar="P", help="Its part of the new entities (default 100)."
+    "--percent",
+    type=percent_type,
+    default=100.0,
+    metavar="P",
+    help="Its share of the new entities, in percent (default 100).",
 )
-@click.option("--base", metavar="REVISION", help="The revision of all others; by default the one before.")
+@click.option("--base", metavar="REVISION", help="The revision of all other new entities (default: the one before).")
 @why_option
 @json_option
 @common
@@ -61,9 +69,10 @@ def set_rollout(
     why: str,
     as_json: bool,
 ) -> int:
-    """Starts a part of the new entities on a revision, and all others on the one before.
+    """All other new entities start on the base, by default the revision before. Living entities stay on the revision
+    that they have.
 
-    To choose an older revision again gives it a new place in the order of revisions.
+    You may also choose an older revision: it then counts as the newest.
     """
 
     def change(runtime: Runtime, kind: str) -> Awaitable[Rollout]:
@@ -75,13 +84,15 @@ def set_rollout(
 @example("interlock rollout advance sqlite:///orders.db order --percent 25")
 @rollout.command
 @words("KIND")
-@click.option("--percent", type=percent_type, required=True, metavar="P", help="The larger part.")
+@click.option(
+    "--percent", type=percent_type, required=True, metavar="P", help="The new share of the new entities, in percent."
+)
 @why_option
 @json_option
 @common
 @pass_terminal
 def advance(terminal: Terminal, words: tuple[str, ...], *, percent: float, why: str, as_json: bool) -> int:
-    """Makes the part larger. Entities that were in it stay in it; 100 completes the rollout."""
+    """Entities that started on the new revision stay on it. 100 completes the rollout."""
 
     def change(runtime: Runtime, kind: str) -> Awaitable[Rollout]:
         return advance_rollout(runtime, kind, share=_share(percent), by=user_name(), why=why)
@@ -97,10 +108,7 @@ def advance(terminal: Terminal, words: tuple[str, ...], *, percent: float, why: 
 @common
 @pass_terminal
 def abort(terminal: Terminal, words: tuple[str, ...], *, why: str, as_json: bool) -> int:
-    """Starts all new entities on the base, and upgrades no entity to the aborted revision.
-
-    Entities that started on the aborted revision continue on it.
-    """
+    """No entity is upgraded to the aborted revision any more. Entities that started on it continue on it."""
 
     def change(runtime: Runtime, kind: str) -> Awaitable[Rollout]:
         return abort_rollout(runtime, kind, by=user_name(), why=why)
@@ -115,7 +123,7 @@ def abort(terminal: Terminal, words: tuple[str, ...], *, why: str, as_json: bool
 @common
 @pass_terminal
 def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints the rollout of a kind, its changes, and how many entities are on each revision."""
+    """Prints the rollout of a kind, its history, and how many entities are on each revision."""
     url, (kind,) = split_words(words, "KIND")
     assert kind is not None
 

@@ -45,10 +45,14 @@ recorded_option = click.option(
 )
 
 
+@example(
+    "interlock shadow replay sqlite:///orders.db --chart order.v2.yaml",
+    "interlock shadow run sqlite:///orders.db --chart order.v2.yaml --for 1h",
+)
 @click.group
 @common
 def shadow() -> None:
-    """No effect is performed, and nothing is written."""
+    """No effect runs, and no entity changes."""
 
 
 @example(
@@ -79,10 +83,10 @@ def replay(
     saves: bool,
     as_json: bool,
 ) -> int:
-    """Gives every recorded event of the chart's kind to the new chart too, and groups the steps that differ.
+    """Sends every recorded event of the kind to the new chart, and groups the steps that differ.
 
-    Exit code 0 if no step differs and the evidence is complete, 1 if steps differ, 12 if there is no verdict: entries
-    could not be compared, or no entity lived its whole life in the window.
+    Exit code 0 if no step differs and the evidence is complete; 1 if steps differ; 12 if there is no verdict, because
+    entries could not be compared, or no entity lived its whole life in the window.
     """
     url, _ = split_words(words)
     since_time_ms(since, now_ms=0)  # an error before the store is opened
@@ -120,7 +124,7 @@ def replay(
     type=click.FloatRange(0, 1, min_open=True),
     default=SHARE,
     metavar="N",
-    help=f"The part of a core that the new chart may use (default {SHARE}).",
+    help=f"The fraction of a core that the new chart may use (default {SHARE}).",
 )
 @json_option
 @common
@@ -135,10 +139,10 @@ def run_command(
     share: float,
     as_json: bool,
 ) -> int:
-    """Compares what all processes write to the store, from now on until it is stopped, and prints the report.
+    """Compares what all processes write to the store from now on, and prints the report when it is stopped.
 
-    The processes are not slowed down. The report is also in the console, and saved every few seconds. Exit code as that
-    of `shadow replay`.
+    It does not slow down these processes. The report is saved every few seconds, and the console shows it. Exit codes
+    are those of `interlock shadow replay`.
     """
     url, _ = split_words(words)
     lasts_ms = None if lasts is None else duration_ms(lasts, "--for")

@@ -58,7 +58,9 @@ def check_bound(name: str, bound: BoundChart, *, strict: bool) -> CheckedFile:
 )
 @click.command
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--strict", is_flag=True, help="Treat warnings as errors; call the functions of module:name twice.")
+@click.option(
+    "--strict", is_flag=True, help="Treat warnings as errors; check that the functions of module:name are pure."
+)
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
 @format_option
@@ -77,10 +79,10 @@ def check(
 ) -> int:
     """Prints all findings. Without FILE it checks the definitions of interlock.toml.
 
-    A FILE may be module:name, a chart with code. With --strict its guards and assign functions are called on random
-    walks, twice with the same arguments; one with two results is an error (function.impure).
+    FILE may also be module:name, a chart with code. With --strict, its guards and assign functions are called on random
+    walks, always twice with the same arguments; different results are an error (function.impure).
 
-    Exit code 1 if there is an error, with --strict also if there is a warning. Notes are shown with -v.
+    Exit code 1 if there is an error, and with --strict also if there is a warning. Notes are shown with -v.
     """
     if as_json and github:
         raise click.UsageError("--json and --github cannot be used together")

@@ -25,7 +25,7 @@ from interlock.errors import InternalError, UsageError
 @click.command
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--to", "target", metavar="FORMAT", help="yaml, json, scxml, xstate or smcat; by default the suffix of -o."
+    "--to", "target", metavar="FORMAT", help="yaml, json, scxml, xstate or smcat (default: by the suffix of -o)."
 )
 @click.option("--strict", is_flag=True, help="Fail and write nothing if the format would lose something.")
 @output_option
@@ -45,7 +45,7 @@ def convert(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Prints one line on stderr for each thing that the other format loses."""
+    """Prints a warning on stderr for everything that the target format cannot express."""
     name = _target_format(target, output)
     write = format_writer(name)
     document, _ = require_sound(read_source(file, source_format, allow_src=allow_src), terminal)
@@ -107,9 +107,9 @@ def input_arguments(source_format: str | None, *, allow_src: bool) -> list[str]:
 @common
 @pass_terminal
 def fmt(terminal: Terminal, files: tuple[str, ...], *, only_check: bool, drop_comments: bool, as_json: bool) -> int:
-    """Rewrites the files in canonical form; - reads stdin and writes stdout.
+    """Rewrites the files in canonical form. With -, it reads stdin and writes stdout.
 
-    Comments are kept with the key or item that they belong to.
+    Each comment stays with its key or item.
     """
     sources = [read_source(name, "yaml" if name == STDIN else None) for name in files]
     texts = [_format(terminal, source, drop_comments=drop_comments) for source in sources]

@@ -44,7 +44,7 @@ FORMATS = ("text", "markdown", "svg")
 @click.command
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--store", metavar="URL", help="A store: add what it knows about the use of what changes.")
+@click.option("--store", metavar="URL", help="A store: show which changes concern something in use there.")
 @click.option(
     "--seen-within",
     metavar="DURATION",
@@ -60,7 +60,7 @@ FORMATS = ("text", "markdown", "svg")
     "--fail-on",
     type=click.Choice(("care", "breaking", "live", "never")),
     default="breaking",
-    help="The lowest class of change that makes the exit code nonzero (default: breaking); live: breaking and in use.",
+    help="The lowest class of change that fails (default: breaking); live: breaking and in use.",
 )
 @output_option
 @json_option
@@ -80,12 +80,11 @@ def diff(
     as_json: bool,
     source_format: str | None,
 ) -> int:
-    """BEFORE and AFTER are files, or REVISION:PATH in git, such as HEAD~1:order.yaml.
+    """BEFORE and AFTER are files, or REVISION:PATH in git, such as HEAD~1:order.yaml. With --store they may also be
+    KIND@REVISION in the store, or KIND@ for its newest revision.
 
-    With --store they may also be KIND@REVISION in the store, or KIND@ for its newest revision.
-
-    Each change is safe, needs care or is breaking. Exit code 10 if the gravest needs care, 11 if it is breaking, as far
-    as --fail-on asks for it.
+    Each change is safe, needs care, or is breaking. Exit code 11 if a change is breaking; with --fail-on care also 10
+    if one needs care; with --fail-on live, 11 only if a breaking change concerns something in use.
     """
     if before == after == STDIN:
         raise click.UsageError("stdin can be only one of the two definitions")

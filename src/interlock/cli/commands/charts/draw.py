@@ -72,14 +72,14 @@ class DrawOptions:
 )
 @click.command
 @click.argument("words", nargs=-1, required=True, metavar="FILE | STORE KIND[/ID]")
-@click.option("--revision", metavar="REVISION", help="Of a kind in a store: this revision, by its name or its label.")
+@click.option("--revision", metavar="REVISION", help="The revision of a kind in a store, by name or label.")
 @click.option(
     "--format",
     "drawn_format",
     type=click.Choice(FORMATS),
-    help="By default the suffix of -o, otherwise mermaid.",
+    help="Default: by the suffix of -o, or else mermaid.",
 )
-@click.option("--active", multiple=True, metavar="STATE", help="Highlight this state; may be repeated.")
+@click.option("--active", multiple=True, metavar="STATE", help="Highlight this state. May be repeated.")
 @click.option("--collapse", type=click.IntRange(min=1), metavar="N", help="Draw only N levels of states (svg, png).")
 @click.option(
     "--theme",
@@ -112,9 +112,10 @@ def draw(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """A picture is svg or png; text is an indented tree; the other formats are input of diagram tools.
+    """The formats svg and png are pictures, text is an indented tree, and the others are for diagram tools.
 
-    Of a store, the newest definition of a kind is drawn, or that of an entity with its active states highlighted.
+    From a store, it draws the newest definition of a kind, or the definition of an entity with the active states
+    highlighted.
     """
     file, name = _source(words, revision)
     options = DrawOptions(

@@ -36,14 +36,17 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 @click.command
 @click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
 @click.option(
-    "--template", type=click.Choice(TEMPLATES), default="order", help="Full order example, or minimal (default order)."
+    "--template",
+    type=click.Choice(TEMPLATES),
+    default="order",
+    help="A complete order, or a small chart (default order).",
 )
 @common
 @pass_terminal
 def new(terminal: Terminal, folder: Path, *, template: str) -> int:
-    """NAME is the folder, and may be a path. The chart of the template `blank` has its name; the other is an order.
+    """NAME is the new folder, or a path to it; an existing folder must be empty.
 
-    An existing folder must be empty.
+    The template `order` is a complete example; `blank` is a small chart with the name of the folder.
     """
     name = folder.name
     if not _NAME.fullmatch(name):

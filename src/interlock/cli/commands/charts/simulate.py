@@ -71,9 +71,9 @@ def simulate(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Type help for the commands. The clock is virtual, and no handler runs: you complete invokes yourself.
+    """Type `help` for the commands. The clock is virtual, and no handler runs: you complete invokes yourself.
 
-    With --json every line gives one JSON object on one line.
+    --json prints one JSON object for each line.
     """
     if file == STDIN and script in {None, STDIN}:
         raise click.UsageError("stdin cannot be both the definition and the script; use a file for one of them")
@@ -101,7 +101,7 @@ def _start(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
 
 
 def parse_line(line: str, chart: Chart) -> Act:
-    """Return the act of a line. Raises UsageError if the line is invalid."""
+    """Return the action of a line. Raises UsageError if the line is invalid."""
     word, _, rest = line.partition(" ")
     rest = rest.strip()
     name, _, text = rest.partition(" ")
@@ -209,7 +209,7 @@ class _TextView:
             self._print_status()
 
     def apply(self, line: str) -> list[SimulationRecord]:
-        """Apply the act of a line. Raises UsageError if it is not possible; nothing has changed then."""
+        """Apply the action of a line. Raises UsageError if it is not possible; nothing has changed then."""
         try:
             records = self.playback.apply(parse_line(line, self.playback.chart))
         except InterlockError:

@@ -36,7 +36,7 @@ def types(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """A module with the names of events and states, the context, payloads and inputs, and a typed runtime."""
+    """The module has the names of events and states, types of the context, payloads and inputs, and a typed runtime."""
     from interlock.render.python_types import python_types
 
     if only_check and output in (None, STDIN):

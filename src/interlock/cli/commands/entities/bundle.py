@@ -22,17 +22,21 @@ from interlock.model.limits import BUNDLE_LINE_BYTES_MAX
 from interlock.runtime.history.bundle import BundleReader, BundleSummary, export_bundle, import_bundle
 
 
+@example(
+    "interlock bundle export order/A-1 -o A-1.bundle",
+    "interlock bundle import sqlite:///laptop.db A-1.bundle",
+)
 @click.group
 @common
 def bundle() -> None:
-    """A bundle contains every payload of the entity: handle it like the store."""
+    """A bundle is one file. It contains every payload of the entity: protect it like the store."""
 
 
 @example("interlock bundle export order/A-1 -o A-1.bundle")
 @bundle.command("export")
 @words("KIND/ID")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The file; it is replaced.")
-@click.option("--no-children", is_flag=True, help="Without the child entities that it invoked.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The file to write; an existing one is replaced.")
+@click.option("--no-children", is_flag=True, help="Do not include the child entities that it invoked.")
 @chart_option
 @json_option
 @common
@@ -46,7 +50,9 @@ def export_command(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Exit code 7 if the chart of an entry is missing."""
+    """The definitions come from the store, --chart and the project. Exit code 7 if the definition of an entry is
+    missing.
+    """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
     bound = load_charts(charts) if charts else load_known_charts(charts)
@@ -81,7 +87,7 @@ def _private(path: str, flags: int) -> int:
 @example("interlock bundle import sqlite:///laptop.db A-1.bundle")
 @bundle.command("import")
 @words("FILE")
-@click.option("--with-work", is_flag=True, help="Let workers fire its timers and run its invokes.")
+@click.option("--with-work", is_flag=True, help="Let workers run its pending timers and invokes.")
 @chart_option
 @json_option
 @common
@@ -89,10 +95,11 @@ def _private(path: str, flags: int) -> int:
 def import_command(
     terminal: Terminal, words: tuple[str, ...], *, with_work: bool, charts: tuple[str, ...], as_json: bool
 ) -> int:
-    """Every entry is replayed. Repeating an import changes nothing; the store is created if it does not exist.
+    """Replays every entry before it writes any. Repeating an import changes nothing; a store that does not exist is
+    created.
 
-    The definitions are in the bundle. --chart module:name is needed if they name functions in Python. Exit code 3 if
-    the store has the entity with other entries, 8 if the bundle is damaged.
+    The bundle contains the definitions. If they name Python functions, pass the code with --chart module:name. Exit
+    code 3 if the store has the entity with other entries, 8 if the bundle is damaged.
     """
     url, (name,) = split_words(words, "FILE")
     assert name is not None

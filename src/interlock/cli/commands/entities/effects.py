@@ -43,18 +43,24 @@ LANES = ("effect", "timer", "outbox", "message")
 
 _NAME = click.option("--name", metavar="NAME", help="Only work of this handler, or to this address.")
 _ENTITY = click.option("--entity", metavar="KIND/ID", help="Only work of this entity.")
-_LANE = click.option("--lane", type=click.Choice(LANES), help="Only calls and invokes, timers, sends, or messages.")
+_LANE = click.option(
+    "--lane", type=click.Choice(LANES), help="effect: calls and invokes; outbox: events for other entities."
+)
 _ALL = click.option("--all", "all_rows", is_flag=True, help="All dead letters that match the other options.")
 _YES = click.option("--yes", is_flag=True, help="With --all: make the change; without --yes, only count.")
 _FORCE = click.option("--force", is_flag=True, help="Also act on work that is not a dead letter.")
 _PRINCIPAL = click.option("--principal", metavar="ID", help="Your name in the audit log (default: your user name).")
 
 
+@example(
+    "interlock effects ls --dead",
+    "interlock effects retry order/A-1/3/0",
+)
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context
 def effects(context: click.Context) -> None:
-    """Work is what entities requested: calls and invokes, timers, sends, messages."""
+    """Work is what entities requested: calls and invokes, timers, events for other entities, and messages."""
     if context.invoked_subcommand is None:
         raise click.UsageError("missing command: ls, retry or drop")
 
@@ -88,9 +94,9 @@ def ls(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Prints the key of each item, its handler, status, age, and last error.
+    """Prints the key, handler, status, age and last error of each item.
 
-    Needs no chart. With --chart module:name it also shows which handlers are missing there.
+    Needs no chart. With --chart module:name it also shows for which work that chart lacks a handler.
     """
     url, _ = split_words(words)
     if entity is not None:
@@ -140,11 +146,14 @@ def ls(
 @common
 @pass_terminal
 def retry(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
-    """Each is retried with its own key, from the first attempt. KEY is kind/id/version/ordinal.
+    """A dead letter is work that failed too often to be tried again. It is retried from the first attempt, with the
+    same key. KEY is kind/id/version/ordinal, as `interlock effects ls` prints it.
 
-    With --all every dead letter that matches --name, --entity and --lane: without --yes they are only counted, with
-    exit code 1. With --force also work that waits for its next attempt or is running: its lease is broken. A worker
-    that still runs it may run at the same time as the next one for a while.
+    --all selects every dead letter that matches --name, --entity and --lane. Without --yes it only counts them, with
+    exit code 1.
+
+    --force also retries work that waits for its next attempt, or is running: it breaks the lease. The worker that still
+    runs it may then overlap with the next attempt.
     """
     return _act("retry", "retried", terminal, words, options)
 
@@ -162,9 +171,10 @@ def retry(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
 @common
 @pass_terminal
 def drop(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
-    """They are not retried, and the entity gets no result.
+    """Dropped work is never retried, and the entity gets no result.
 
-    With --force also other work; a chart that waits for its result then waits until it receives another event.
+    --force also drops work that is not a dead letter. A chart that waits for its result then waits until it receives
+    another event.
     """
     return _act("drop", "dropped", terminal, words, options)
 

@@ -52,7 +52,7 @@ _CODES = {"rejected": exit_codes.REJECTED, "denied": exit_codes.DENIED}
 _KEY = click.option("--key", metavar="KEY", help="The idempotency key: an event with a known key is a duplicate.")
 
 
-_REASON = click.option("--reason", metavar="TEXT", help="Why; kept in the journal.")
+_REASON = click.option("--reason", metavar="TEXT", help="The reason, kept in the journal.")
 
 
 @example(
@@ -116,7 +116,7 @@ def create(
 @principal_option
 @click.option("--trace", metavar="ID", help="A trace id, stored with the entry.")
 @_REASON
-@click.option("--dry-run", is_flag=True, help="Only print what would happen.")
+@click.option("--dry-run", is_flag=True, help="Print what would happen, and write nothing.")
 @chart_option
 @json_option
 @common
@@ -136,10 +136,10 @@ def send(
 ) -> int:
     """Prints the receipt. PAYLOAD is JSON, - for stdin, or @FILE.
 
-    Without a chart, the entity is stepped by its definition in the store, unless that names Python functions.
+    Without --chart it uses the definition in the store, unless that names Python functions.
 
-    Exit code 0 if the event was applied, ignored or a duplicate, 5 if the chart rejected it, 4 if it was denied, 3 if
-    the entity is not at the version of --expected, 2 for an event or a payload that the chart does not know.
+    Exit code 0 if the event was applied, ignored or a duplicate; 2 if the chart does not know the event, or its payload
+    is invalid; 3 if the entity is not at version --expected; 4 if the event was denied; 5 if the chart rejected it.
     """
     url, (entity, event, payload) = split_words(words, "KIND/ID", "EVENT", "PAYLOAD", optional=1)
     assert entity is not None
@@ -169,7 +169,7 @@ def send(
 @example("interlock show order/A-1", "interlock show order/A-1 --at 2026-11-15T12:00:00Z")
 @click.command
 @words("KIND/ID")
-@click.option("--at", metavar="VERSION|TIME", help="An earlier version, or a time such as 2026-11-15T12:00:00Z.")
+@click.option("--at", metavar="VERSION|TIME", help="Show it at a version, or at a time such as 2026-11-15T12:00:00Z.")
 @click.option("--all", "all_states", is_flag=True, help="Show inactive states too.")
 @reader_option
 @chart_option
@@ -186,9 +186,9 @@ def show(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Prints its active states, context, timers and invokes, and work that failed or is overdue.
+    """Prints active states, context, timers, invokes, and work that failed or is overdue.
 
-    Exit code 7 if the definition of its revision cannot be read: then only what its snapshot says is printed.
+    Exit code 7 if the definition of its revision cannot be read: then only the content of the snapshot is printed.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
@@ -241,10 +241,11 @@ def show(
 def can(
     terminal: Terminal, words: tuple[str, ...], *, principal: str | None, charts: tuple[str, ...], as_json: bool
 ) -> int:
-    """Prints each event with its target, the guard that is false and the values it read, or the states that accept it.
+    """Prints each accepted event with its target. For the others it prints the guard that is false, with the values
+    that it read, or the states that accept the event.
 
-    With --principal also the events that this sender may not send; the default sender has every role. If the next step
-    would first move the entity to a newer chart (`upgrade: safe`), the events are those of that chart.
+    With --principal it also prints the events that this sender may not send; the default sender has every role. If the
+    next event would first move the entity to a newer chart (`upgrade: safe`), the events are those of that chart.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None

@@ -79,7 +79,7 @@ def journal(
 ) -> int:
     """Prints one entry per line; with -v also payloads, keys and effects. Needs no chart.
 
-    Of a corrupt journal the entries before the corruption are printed; the exit code is 8. With --json one JSON object
+    If the journal is corrupt, it prints the entries before the damage, with exit code 8. --json prints one JSON object
     per line.
     """
     url, (entity,) = split_words(words, "KIND/ID")
@@ -136,7 +136,7 @@ async def _print_journal(
 
 
 async def _beginning(terminal: Terminal, runtime: Runtime, entity: str) -> int:
-    """Return the version after which a journal begins; of a compacted one, say so."""
+    """Return the version after which a journal starts, and report that a journal was compacted."""
     base = None if runtime.store.retention is None else await runtime.store.retention.journal_base(entity)
     if base is None:
         return 0
@@ -204,9 +204,7 @@ def ls(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Entities that have been in their state longest come first. --after and --where need a kind.
-
-    Needs no chart.
+    """Entities that have been in their state longest come first. --after and --where need a kind. Needs no chart.
 
     Exit code 1 if some entities could not be read; `interlock verify` prints the reasons.
     """
@@ -326,9 +324,10 @@ def _print_unreadable(terminal: Terminal, entities: tuple[str, ...]) -> None:
 @common
 @pass_terminal
 def tail(terminal: Terminal, words: tuple[str, ...], *, follow: bool, since: str, as_json: bool) -> int:
-    """Prints the entries of all entities, or of one kind, in the order in which they were written. Needs no chart.
+    """Prints the entries of all entities, or of one kind, in the order in which they were written; with -v also
+    payloads, keys and effects.
 
-    With -v also payloads, keys and effects; with --json one JSON object per line. It reads journals and needs no bus.
+    It reads journals, so it needs no chart and no bus. --json prints one JSON object per line.
     """
     url, (kind,) = split_words(words, "KIND", optional=1)
     since_time_ms(since, now_ms=0)  # an error before the store is opened
@@ -366,10 +365,10 @@ def _print_feed_entry(terminal: Terminal, each: FeedEntry, *, as_json: bool) -> 
 def replay(
     terminal: Terminal, words: tuple[str, ...], *, last: int | None, charts: tuple[str, ...], as_json: bool
 ) -> int:
-    """Prints each entry, what it changed, and whether the chart still gives the same step.
+    """Prints each entry, what it changed, and whether the chart still produces the same step.
 
-    Nothing is written and no effect runs. Exit code 8 at the first entry that the chart does not give, 7 if the chart
-    of that entry's revision is not loaded.
+    Nothing is written and no effect runs. Exit code 8 at the first entry that the chart does not reproduce, 7 if the
+    chart of that entry's revision is missing.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None

@@ -74,8 +74,8 @@ class StuckReport(Struct, frozen=True):
 def stuck(terminal: Terminal, words: tuple[str, ...], *, limit: int, charts: tuple[str, ...], as_json: bool) -> int:
     """An entity is stuck if it has been in a state for longer than the `expect` of that state.
 
-    The worst come first, with the next command. The loaded chart of a kind decides, else the newest in the store;
-    without either only work is judged.
+    Prints the worst first, each with the next command to run. Uses the loaded chart of a kind, or else the newest
+    definition in the store; without either, it only lists work.
     """
     url, (kind,) = split_words(words, "KIND", optional=1)
     bound = load_known_charts(charts)

@@ -70,9 +70,10 @@ def top(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Of every kind, or of one: entities per state, p95 time in a state, stuck entities, steps per second.
+    """For every kind, or for one: entities per state, p95 time in a state, stuck entities, and steps per second.
 
-    With a chart it knows which states are final and which entities are stuck. Ctrl-C ends it. With --json one document.
+    With a chart it also shows which states are final and which entities are stuck. Ctrl-C ends it. --json prints one
+    document.
     """
     url, (kind,) = split_words(words, "KIND", optional=1)
     interval_ms = duration_ms(interval, "--interval")

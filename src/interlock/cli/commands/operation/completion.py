@@ -17,7 +17,7 @@ from interlock.cli.output.terminal import Terminal
 @common
 @pass_terminal
 def completion(terminal: Terminal, shell: str) -> int:
-    """SHELL is bash, zsh or fish. Evaluate the script in the profile of your shell."""
+    """SHELL is bash, zsh or fish. Add the example for your shell to its startup file."""
     from click.shell_completion import get_completion_class
 
     from interlock.cli.main import commands

@@ -75,9 +75,13 @@ class DemoOptions(Struct, frozen=True, kw_only=True):
 @click.option("--no-console", is_flag=True, help="Do not start the console.")
 @click.option("--no-browser", is_flag=True, help="Print the address; do not open a browser.")
 @click.option(
-    "--rate", default=3.0, type=click.FloatRange(0.01, RATE_MAX), metavar="N", help="New entities per second (3)."
+    "--rate",
+    default=3.0,
+    type=click.FloatRange(0.01, RATE_MAX),
+    metavar="N",
+    help="New entities per second (default 3).",
 )
-@click.option("--seed", default=SEED, type=int, metavar="N", help=f"The seed of all random choices ({SEED}).")
+@click.option("--seed", default=SEED, type=int, metavar="N", help=f"The seed of all random choices (default {SEED}).")
 @click.option("--duration", metavar="DURATION", help="Stop after this time, such as 30s.")
 @common
 @pass_terminal
@@ -92,10 +96,11 @@ def demo(
     seed: int,
     duration: str | None,
 ) -> int:
-    """Charges are lost, carriers refuse, sagas compensate, dead letters need attention, and support answers late.
+    """Shows how failures are handled: lost charges, carriers that refuse, sagas that compensate, dead letters, and late
+    answers from support.
 
-    Everything is in the folder; in that folder `interlock top`, `stuck` and all other commands need no options. Ctrl-C
-    stops it; started again, it continues.
+    All files are in one folder; run `interlock top`, `interlock stuck` and all other commands there, without options.
+    Ctrl-C stops the demo; start it again to continue.
     """
     if math.isnan(rate):  # every comparison with it is false, so it passes any range
         raise click.BadParameter("nan is not a number", param_hint="'--rate'")

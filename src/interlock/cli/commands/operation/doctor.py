@@ -94,10 +94,10 @@ class Check(Struct, frozen=True):
 @common
 @pass_terminal
 def doctor(terminal: Terminal, words: tuple[str, ...], *, charts: tuple[str, ...], as_json: bool) -> int:
-    """Checks Python, extras, SQLite, shared memory and the clock; of a store its file system, disk space, schema,
-    overdue work, dead letters, times in the future, and stuck entities.
+    """Checks Python, extras, SQLite, shared memory and the clock. With a store it also checks its file system, disk
+    space, schema, overdue work, dead letters, timestamps in the future, and stuck entities.
 
-    Without a store only the machine is checked. Exit code 1 if there is an error.
+    Prints a fix with each problem, and changes nothing. Exit code 1 if there is an error.
     """
     url = _store_url(words)
     checks = [*machine_checks(url)]
@@ -226,7 +226,7 @@ async def _privileges(url: str) -> AsyncIterator[Check]:
     found = await audit_privileges(url)
     if found:
         detail = f"the role of this address may {', '.join(found)} rows of the audit: it owns the tables"
-        fix = "connect programs as a role of its own: interlock db grants --role NAME prints its SQL"
+        fix = "connect programs as a separate role: interlock db grants --role NAME prints its SQL"
         yield Check("audit", "warning", detail, fix)
 
 
@@ -296,7 +296,7 @@ async def _outdated(runtime: Runtime) -> AsyncIterator[Check]:
         if newest is not None and outdated:
             last = outdated[-1]
             text = f"`{kind}` {last.label} was first saved after {newest.label}: a process serves an old chart"
-            fix = f"deploy `{kind}` {newest.label} there; or, if {last.label} is the newer one, give it a higher label"
+            fix = f"deploy `{kind}` {newest.label} there; or, if {last.label} is the newer one, raise its label"
             yield Check("outdated charts", "warning", text, fix)
 
 

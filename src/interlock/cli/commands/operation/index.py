@@ -28,7 +28,7 @@ DROP_PAGE = 2_000
 @common
 @click.pass_context
 def index(context: click.Context) -> None:
-    """A chart declares an index with `index: true` on a context field; every step keeps it from then on."""
+    """A chart declares an index with `index: true` on a context field; from then on every step maintains it."""
     if context.invoked_subcommand is None:
         raise click.UsageError("missing command: build, drop or status")
 
@@ -41,9 +41,10 @@ def index(context: click.Context) -> None:
 @common
 @pass_terminal
 def build(terminal: Terminal, words: tuple[str, ...], *, charts: tuple[str, ...], as_json: bool) -> int:
-    """Adds the entities that are older than an index. Other processes keep sending meanwhile.
+    """Adds the entities that existed before the index. Indexes that the charts declare and the store lacks are created
+    first.
 
-    Indexes that the charts declare and the store lacks are created first. The command may be interrupted and repeated.
+    Other processes can send meanwhile. You can interrupt the command and repeat it.
     """
     url, (kind, field) = split_words(words, "KIND", "FIELD", optional=2)
     bound = load_known_charts(charts)
@@ -77,9 +78,9 @@ async def _build(terminal: Terminal, indexes: FieldIndexes, status: IndexStatus)
 @common
 @pass_terminal
 def drop(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Removes an index. Remove `index: true` from the chart first: a process that opens it creates the index again.
+    """First remove `index: true` from the chart: a process that opens the chart creates the index again.
 
-    Other processes keep sending meanwhile. The command may be interrupted and repeated.
+    Other processes can send meanwhile. You can interrupt the command and repeat it.
     """
     url, (kind, field) = split_words(words, "KIND", "FIELD")
     assert kind is not None
@@ -107,10 +108,7 @@ def drop(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
 @common
 @pass_terminal
 def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints the indexes of the store, with the progress of those that are being built; nothing is changed.
-
-    Exit code 1 if an index is not complete.
-    """
+    """Exit code 1 if an index is not complete."""
     url, (kind,) = split_words(words, "KIND", optional=1)
 
     async def work() -> list[IndexStatus]:

@@ -73,11 +73,12 @@ ARCHIVES_SHOWN_MAX = 12
 def verify(
     terminal: Terminal, words: tuple[str, ...], *, chains_only: bool, charts: tuple[str, ...], as_json: bool
 ) -> int:
-    """Verifies the given entities, or all: the hash chain of each journal, every step, and the stored snapshot.
+    """For the given entities, or for all, it verifies the hash chain of the journal, every step, and the stored
+    snapshot. Prints the first problem of each entity.
 
-    Prints the first problem of each entity. Exit code 8 if an entity is corrupt; 7 if one could not be read, or its
-    chart is missing; 6 if a given entity does not exist, or the tenant of the URL has no entities and others have. With
-    --json one JSON object per line.
+    Exit code 8 if an entity is corrupt; 7 if one could not be read, or its chart is missing; 6 if a given entity does
+    not exist, or if the tenant of the URL has no entities and other tenants have. --json prints one JSON object per
+    line.
     """
     url, named = split_names(words)
     for each in named:
@@ -211,10 +212,10 @@ def archive(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """An archive is a folder with a file store for each month; each tenant has its own folder in it.
+    """An archive is a folder with one file store per month; each tenant has its own folder in it.
 
-    Each journal is verified, copied, read back, and then released; the entity stays, with its snapshot and its keys.
-    After an interruption run the same command again. With --json one JSON object per line.
+    Each journal is verified, copied, read back, and then removed from the store. The entity keeps its snapshot and its
+    keys. After an interruption run the same command again. --json prints one JSON object per line.
     """
     url, _ = split_words(words)
     home = archive_folder(target)
@@ -276,6 +277,10 @@ def _archive_summary(counts: Counter[str], *, dry_run: bool) -> str:
     return f"{text}, {counts['no']} skipped" if counts["no"] else text
 
 
+@example(
+    "interlock db status sqlite:///orders.db",
+    "interlock db upgrade sqlite:///orders.db",
+)
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context
@@ -295,10 +300,7 @@ db.add_command(index)
 @common
 @pass_terminal
 def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints the version of the store and the version of this release; nothing is changed.
-
-    Exit code 1 if they differ.
-    """
+    """Prints the version of the store and of this release. Exit code 1 if they differ."""
     url, _ = split_words(words)
     found = run(schema_of(url))
     if found is None:
@@ -362,9 +364,8 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, dry_run: bool, as_jso
 @common
 @pass_terminal
 def grants(terminal: Terminal, words: tuple[str, ...], *, role: str) -> int:
-    """Prints the SQL by which the owner of the tables admits another role: it cannot change or delete the audit.
-
-    Run it once, as the owner. Programs then connect as that role, with `?migrate=0`, and `db upgrade` as the owner.
+    """Run the SQL once, as the owner of the tables. Programs then connect as ROLE with `?migrate=0`, and only the owner
+    runs `interlock db upgrade`.
     """
     url, _ = split_words(words)
     terminal.data(grant_script(url, role))
@@ -374,16 +375,16 @@ def grants(terminal: Terminal, words: tuple[str, ...], *, role: str) -> int:
 @example("interlock db restored sqlite:///orders.db")
 @db.command
 @words("")
-@click.option("--force", is_flag=True, help="Even if a worker has leased work of the store.")
+@click.option("--force", is_flag=True, help="Continue even if a worker has leased work.")
 @json_option
 @common
 @pass_terminal
 def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json: bool) -> int:
-    """Call it once after a store was restored from an older copy, before a worker starts.
+    """Run it once after restoring an older copy of the store, before any worker starts.
 
-    It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
-    are used again, for other effects. With a keyring (INTERLOCK_KEYRING) it also applies erasures again that the copy
-    of the journals or of the key file does not have. Exit code 3 if a worker has leased work.
+    Keys of new effects contain the restore epoch. Without a new epoch they repeat keys that were used after the copy
+    was made, and other systems take new effects for duplicates. With a keyring (INTERLOCK_KEYRING) the command also
+    repeats erasures that the copy lacks. Exit code 3 if a worker has leased work.
     """
     url, _ = split_words(words)
 
@@ -411,21 +412,21 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
                 f"erased again: {', '.join(erased[:10])}{f' and {len(erased) - 10:,} more' * (len(erased) > 10)}"
             )
         terminal.report((f"restore epoch {epoch}", "bold"), ": effects from now on have keys that were never used")
-        terminal.message("check what was done after the copy was made: no journal here knows of it")
+        terminal.message("check what was done after the copy was made: it is in no journal of this store")
     return exit_codes.OK
 
 
 @example("interlock db messages sqlite:///orders.db", "interlock db messages sqlite:///orders.db --off")
 @db.command
 @words("")
-@click.option("--off", is_flag=True, help="Write no further messages; those that wait are kept.")
+@click.option("--off", is_flag=True, help="Stop publishing; pending messages are kept.")
 @json_option
 @common
 @pass_terminal
 def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: bool) -> int:
-    """Prints whether entries are published, and to which bus. A runtime that is opened with a bus turns it on.
+    """Prints whether entries are published, and to which bus. A runtime that is opened with a bus turns publishing on.
 
-    Every process that writes to the store follows it, running ones within seconds.
+    The setting applies to every process that writes to the store; running ones follow it within seconds.
     """
     url, _ = split_words(words)
 
@@ -454,9 +455,9 @@ def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: 
 @common
 @pass_terminal
 def tenants(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints all tenants that have entities in the store, whichever tenant the URL names; nothing is changed.
+    """Prints all tenants that have entities in the store, whichever tenant the URL names.
 
-    One per line, encoded as in `?tenant=`; the default tenant is an empty line. With --json a list of the names.
+    One per line, encoded as in `?tenant=`; the default tenant is an empty line. --json prints a list of names.
     """
     url, _ = split_words(words)
 

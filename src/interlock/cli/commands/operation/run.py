@@ -64,8 +64,8 @@ def run_command(
     """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
     default is the charts of the project.
 
-    At the end it claims no more work, waits for running work, requeues unfinished work, and ends with exit code 0. A
-    second signal stops it immediately: its work is requeued when the leases expire.
+    On the first signal it claims no more work, waits for running work, requeues unfinished work, and exits with code 0.
+    A second signal stops it immediately: its work is requeued when the leases expire.
     """
     charts = load_charts(()) if app is None else load_code(app)
     url, prefix = store or default_store(), key_prefix_of(key_prefix)

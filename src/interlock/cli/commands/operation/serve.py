@@ -51,14 +51,25 @@ PORT = 8470
 )
 @click.command
 @words("")
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="The address; a public one needs --key-file.")
-@click.option("--port", default=PORT, type=click.IntRange(0, 65535), metavar="PORT", help="0 selects a free port.")
-@click.option("--read-only", is_flag=True, help="Read-only: nothing can be sent, retried or dropped.")
-@click.option("--work", is_flag=True, help="Also run effects and timers.")
-@click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The API keys of users.")
-@click.option("--principal", metavar="ID[:ROLE,...]", help="The user if there is no key file (default: you).")
 @click.option(
-    "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy; may be repeated."
+    "--host",
+    default="127.0.0.1",
+    metavar="HOST",
+    help="The address to listen on (default 127.0.0.1); a public one needs --key-file.",
+)
+@click.option(
+    "--port", default=PORT, type=click.IntRange(0, 65535), metavar="PORT", help="The port; 0 selects a free one."
+)
+@click.option("--read-only", is_flag=True, help="Disable everything that changes something.")
+@click.option("--work", is_flag=True, help="Also run effects and timers.")
+@click.option(
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The key file, which `interlock keys` writes."
+)
+@click.option(
+    "--principal", metavar="ID[:ROLE,...]", help="The user when there is no key file (default: your user name)."
+)
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy. May be repeated."
 )
 @key_prefix_option
 @chart_option
@@ -80,8 +91,8 @@ def serve(
 ) -> int:
     """Prints a one-time sign-in link. Ctrl-C stops it after the current requests.
 
-    Without charts, entities are shown and stepped by the definitions in the store. New ones cannot be created, and
-    entities whose definition names Python functions cannot be stepped.
+    Without charts, it shows and steps entities by the definitions in the store. It then cannot create entities, nor
+    step those whose definition names Python functions.
     """
     auth = web_module("interlock.web.auth")
     url, _ = split_words(words)
@@ -137,7 +148,7 @@ def serve(
 
 
 def key_file_watcher(path: Path, clock: SystemClock) -> Any:
-    """Return the watcher of a key file. Raises UsageError if the file lets nobody in."""
+    """Return the watcher of a key file. Raises UsageError if no user of the file can sign in."""
     found = web_module("interlock.web.key_file_watcher").KeyFileWatcher(path, clock)
     if not (found.content.keys or found.content.issuers or found.content.senders):
         hint = "`interlock keys create ID` creates a key"

@@ -30,10 +30,16 @@ PROBLEMS_SHOWN_MAX = 50
 """Problems that `verify` prints for people; the others are counted."""
 
 
+@example(
+    "interlock audit export sqlite:///orders.db > audit.jsonl",
+    "interlock audit verify sqlite:///orders.db",
+)
 @click.group
 @common
 def audit() -> None:
-    """Every attempt is an entry of a journal or a row of the audit. Both are chained, and checkpoints are signed."""
+    """Applied attempts are entries of journals; refused attempts and actions of operators are rows of the audit. Hashes
+    chain both, and signed checkpoints prove that neither was changed later.
+    """
 
 
 @example(
@@ -43,11 +49,11 @@ def audit() -> None:
 @audit.command
 @words("")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", help="Default: jsonl.")
-@click.option("--since", metavar="TIME", help="From this time or age on: 30d, 2026-11-01T00:00Z.")
-@click.option("--until", metavar="TIME", help="Before this time or age.")
+@click.option("--since", metavar="TIME", help="Start at this time, or this long ago: 2026-11-01T00:00Z, 30d.")
+@click.option("--until", metavar="TIME", help="End before this time, or this long ago.")
 @click.option("--kind", metavar="KIND", help="Only entities of this kind.")
 @click.option("--entity", metavar="KIND/ID", help="Only this entity.")
-@click.option("--actor", metavar="ID", help="Only what this principal attempted.")
+@click.option("--actor", metavar="ID", help="Only attempts of this principal.")
 @common
 @pass_terminal
 def export(
@@ -61,10 +67,11 @@ def export(
     entity: str | None,
     actor: str | None,
 ) -> int:
-    """Prints the audit: a line for each attempt, in the order of time.
+    """Prints the attempts in order of time: applied ones from the journals, refused ones and actions of operators from
+    the audit.
 
-    Applied attempts come from the journals, refused ones and acts of operators from the audit. The line of a flood says
-    how many attempts it stands for. Journals in archives are not included: export each archive, too.
+    When a principal was refused very often, one line has the number of many attempts. Archives are not included: export
+    each archive as well.
     """
     url, _ = split_words(words)
     now_ms = SystemClock().now_ms()
@@ -93,19 +100,18 @@ def export(
 )
 @audit.command
 @words("")
-@click.option("--public-key", metavar="HEX", help="The key of the checkpoints, as `audit key` printed it.")
-@click.option("--anchors", metavar="FILE", help="Checkpoints that were published to a file.")
+@click.option("--public-key", metavar="HEX", help="The public key of the checkpoints, as `audit key` printed it.")
+@click.option("--anchors", metavar="FILE", help="A file of published checkpoints (see `audit checkpoint --publish`).")
 @json_option
 @common
 @pass_terminal
 def verify(
     terminal: Terminal, words: tuple[str, ...], *, public_key: str | None, anchors: str | None, as_json: bool
 ) -> int:
-    """Verifies the chain of the audit, the chains of all journals, and the checkpoints.
+    """Prints each damaged row and journal, and what is still proven. Exit code 8 if anything is damaged.
 
-    Names each damaged row and journal, and what is still proven. Without --public-key an audit or a journal that was
-    written anew is not found; without --anchors neither is one that was cut off at its end, or a whole older copy.
-    Exits with 8 if anything is damaged.
+    Without --public-key it cannot detect a journal or an audit that was rewritten from its start. Without --anchors it
+    cannot detect that the latest rows were removed, or that the whole store was replaced by an older copy.
     """
     url, _ = split_words(words)
     key = None if public_key is None else VerifyingKey.of(public_key)
@@ -156,9 +162,9 @@ def _print_proof(terminal: Terminal, proof: AuditProof, *, is_signed: bool) -> N
 @audit.command
 @words("")
 @click.option("--key", "key_file", required=True, metavar="FILE", help="The private key, made by `audit key`.")
-@click.option("--publish", metavar="FILE", help="Append each checkpoint to this file, on another machine.")
+@click.option("--publish", metavar="FILE", help="Append each checkpoint to this file; keep it on another machine.")
 @click.option("--bus", metavar="URL", help="Publish each checkpoint on this bus.")
-@click.option("--every", metavar="DURATION", help="Continue, and write one so often.")
+@click.option("--every", metavar="DURATION", help="Write one at this interval, such as 60s, until stopped.")
 @common
 @pass_terminal
 def checkpoint(
@@ -170,10 +176,11 @@ def checkpoint(
     bus: str | None,
     every: str | None,
 ) -> int:
-    """Writes a signed checkpoint of the audit and all journals: what is there now can then no longer be forged.
+    """A checkpoint signs the current state of the audit and of all journals. Later changes to them can then be
+    detected.
 
-    Of several processes one writes them. Keep the key away from the database, and publish to a place that whoever can
-    write to the database cannot change.
+    Several processes may use --every: one of them writes each checkpoint. Do not keep the key where the database is,
+    and publish checkpoints to a place where users of the database cannot change them.
     """
     url, _ = split_words(words)
     if publish is not None and bus is not None:
@@ -212,7 +219,7 @@ def checkpoint(
 @common
 @pass_terminal
 def create_key(terminal: Terminal, file: str) -> int:
-    """Creates the private key of checkpoints in a new file, and prints its public key."""
+    """Writes a new private key to FILE, and prints its public key for `interlock audit verify --public-key`."""
     key = SigningKey.create(Path(file))
     terminal.data(f"{key.public.text}\n")
     terminal.message("keep the file secret, and note the public key: `audit verify --public-key` needs it")

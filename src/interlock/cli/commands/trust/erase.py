@@ -33,9 +33,11 @@ _FINAL = {
 )
 @click.command
 @words("KIND/ID")
-@click.option("--reason", metavar="TEXT", help="Why, for the journal of the entity. Required without --dry-run.")
+@click.option("--reason", metavar="TEXT", help="The reason, for the journal of the entity. Required without --dry-run.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be erased, and what would remain.")
-@click.option("--live", is_flag=True, help="Even if the entity has not ended: effects that need the data then fail.")
+@click.option(
+    "--live", is_flag=True, help="Erase even if the entity has not ended; effects that need the data then fail."
+)
 @click.option("--follow", "follows", is_flag=True, help="Also erase the entities that it sent personal values to.")
 @click.option("--principal", metavar="ID", help="Your name in the journal (default: your user name).")
 @chart_option
@@ -54,10 +56,11 @@ def erase(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Destroys the data key of an entity and of its children. The journal stays; personal values show as erased.
+    """Destroys the data keys of an entity and its children. The journal stays; personal values show as erased.
+    Repeating it changes nothing.
 
-    Needs the keyring of the store: INTERLOCK_KEYRING, such as file:keyring.json. Other processes stop reading within a
-    minute. May be repeated. Exit code 1 if the entity has not ended: --live erases it nevertheless.
+    Needs the keyring of the store, such as INTERLOCK_KEYRING=file:keyring.json. Other processes can read the values for
+    up to one more minute. Exit code 1 if the entity has not ended: --live erases it nevertheless.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None

@@ -33,11 +33,15 @@ _KEYRING = click.option(
 )
 
 
+@example(
+    "interlock keyring init keyring.json",
+    "interlock keyring rotate sqlite:///shop.db",
+)
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context
 def keyring(context: click.Context) -> None:
-    """A keyring has the master keys under which the data keys of entities are wrapped, one for each epoch."""
+    """A keyring contains master keys, one for each epoch. They encrypt (wrap) the data keys of the entities."""
     if context.invoked_subcommand is None:
         raise click.UsageError("missing command: init, rotate or status")
 
@@ -48,10 +52,10 @@ def keyring(context: click.Context) -> None:
 @common
 @pass_terminal
 def init(terminal: Terminal, path: str) -> int:
-    """Writes a new file of mode 600 with the first master key.
+    """Writes the first master key to a new file with mode 600.
 
-    Keep it away from the store and from its backups: whoever has both can read everything. Without it, personal data
-    cannot be read.
+    Keep the file apart from the store and its backups: both together are enough to read all personal data. If it is
+    lost, the personal data is lost, too.
     """
     FileKeyring.create(path)
     terminal.report((path, "bold"), " created")
@@ -67,10 +71,11 @@ def init(terminal: Terminal, path: str) -> int:
 @common
 @pass_terminal
 def rotate(terminal: Terminal, words: tuple[str, ...], *, keyring: str | None, as_json: bool) -> int:
-    """Wraps every data key under a new master key, and destroys the older ones. Run it once a month.
+    """Encrypts every data key with a new master key, and destroys the older ones. Run it once a month: it makes earlier
+    erasures final, because copies of erased keys in logs and backups become useless.
 
-    What was erased before is final then on every store: copies of its key in logs and backups are useless. A backup of
-    the store from before needs a copy of the data keys from after. It may be interrupted and repeated.
+    To restore an earlier backup of the store, you need a copy of the data keys that was made after the rotation. You
+    can interrupt the command and repeat it.
     """
     url, _ = split_words(words)
 
@@ -97,7 +102,7 @@ def rotate(terminal: Terminal, words: tuple[str, ...], *, keyring: str | None, a
 @common
 @pass_terminal
 def status(terminal: Terminal, words: tuple[str, ...], *, keyring: str | None, as_json: bool) -> int:
-    """Prints the epochs of the keyring, and how many data keys of the store each of them wraps."""
+    """Exit code 1 if the keyring lacks the master key of a data key."""
     url, _ = split_words(words)
 
     async def read(keys: DataKeys, ring: Keyring) -> dict[int, tuple[int, bool]]:

@@ -37,7 +37,9 @@ key_file_option = click.option(
 @click.group
 @common
 def keys() -> None:
-    """A running `interlock serve --key-file` reads a changed file within a second."""
+    """A key is how a user signs in to the console and the HTTP API. `interlock serve --key-file` uses a changed file
+    within a second.
+    """
 
 
 @example(
@@ -48,11 +50,23 @@ def keys() -> None:
 @keys.command
 @click.argument("name", metavar="ID")
 @key_file_option
-@click.option("--role", "roles", multiple=True, metavar="ROLE[@TIME]", help="A role for charts, and until when.")
-@click.option("--right", "rights", multiple=True, type=click.Choice(RIGHTS), help="A right here (default read).")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Limit the key to this kind; may be repeated.")
-@click.option("--expires", metavar="TIME", help="When the key ends: 90d, or 2027-01-31T12:00Z.")
-@click.option("--service", is_flag=True, help="The key is of a program, not of a person.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="ROLE[@TIME]",
+    help="A role for charts, which may end at a time. May be repeated.",
+)
+@click.option(
+    "--right",
+    "rights",
+    multiple=True,
+    type=click.Choice(RIGHTS),
+    help="A right in the console and the API (default read). May be repeated.",
+)
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Limit the key to this kind. May be repeated.")
+@click.option("--expires", metavar="TIME", help="When the key expires: 90d, or 2027-01-31T12:00Z (default: never).")
+@click.option("--service", is_flag=True, help="The key is for a program, not for a person.")
 @common
 @pass_terminal
 def create(
@@ -66,9 +80,9 @@ def create(
     expires: str | None,
     service: bool,
 ) -> int:
-    """Prints the key, once: the file has only its digest. A missing file is created.
+    """Prints the key once: the file contains only its digest. The file is created if it does not exist.
 
-    One ID may have several keys: limits and the audit count per ID.
+    One ID may have several keys; rate limits and the audit count per ID.
     """
     if not name.strip():
         raise UsageError("the ID is empty", code="principal.malformed", hint="write `interlock keys create ada`")
@@ -96,9 +110,9 @@ def create(
 @common
 @pass_terminal
 def list_keys(terminal: Terminal, *, key_file: Path, as_json: bool) -> int:
-    """Prints each key: its name, its user, when it ends, when it was last used, roles, rights and kinds.
+    """Prints the name, user, end, last use, roles, rights and kinds of each key.
 
-    The last use is known to the minute, and only where the server can write to the folder of the key file.
+    The last use is known to the minute, and only if the server can write to the folder of the key file.
     """
     found, used, now_ms = read_key_file(key_file).keys, read_used(key_file), SystemClock().now_ms()
     if as_json:
@@ -131,17 +145,21 @@ def list_keys(terminal: Terminal, *, key_file: Path, as_json: bool) -> int:
     help="Add a secret for outgoing webhooks to this file, in place of KEY.",
 )
 @key_file_option
-@click.option("--overlap", default="24h", metavar="DURATION", help="How long the old key still works (default 24h).")
-@click.option("--expires", metavar="TIME", help="When the new key ends; by default never, or after as long as the old.")
+@click.option(
+    "--overlap", default="24h", metavar="DURATION", help="How long the old key continues to work (default 24h)."
+)
+@click.option(
+    "--expires", metavar="TIME", help="When the new key expires (default: valid for as long as the old one was)."
+)
 @common
 @pass_terminal
 def rotate(
     terminal: Terminal, *, key: str | None, signing: Path | None, key_file: Path, overlap: str, expires: str | None
 ) -> int:
-    """Prints a new key with the roles, rights and kinds of KEY, which ends after the overlap.
+    """Prints a new key with the roles, rights and kinds of KEY. The old key works until the overlap ends.
 
-    KEY is the name of a key in `interlock keys list`, or an ID that has one key. With --signing, prints a new secret
-    for receivers of webhooks: until the overlap ends, messages are signed by the new and the old ones.
+    KEY is the name of a key in `interlock keys list`, or an ID that has one key. With --signing it prints a new secret
+    for receivers of webhooks; until the overlap ends, messages are signed with the new and the old secrets.
     """
     now_ms, overlap_ms = SystemClock().now_ms(), duration_ms(overlap, "--overlap")
     if (key is None) == (signing is None):
@@ -203,7 +221,7 @@ def _rotate_signing(terminal: Terminal, path: Path, now_ms: int, overlap_ms: int
 @common
 @pass_terminal
 def revoke(terminal: Terminal, *, key: str, key_file: Path, every: bool) -> int:
-    """Removes a key. Its sessions and live streams end within seconds.
+    """Sessions and live streams of the key end within seconds.
 
     KEY is the name of a key in `interlock keys list`, or an ID that has one key.
     """
@@ -263,7 +281,7 @@ def _same_life(table: dict[str, Any], now_ms: int) -> datetime | None:
         return None
     if "created" not in table:
         hint = "write --expires 90d"
-        raise UsageError("the old key ends, and the file does not say how long it lives", code="keys.life", hint=hint)
+        raise UsageError("the old key expires, but its creation time is unknown", code="keys.life", hint=hint)
     life: timedelta = table["expires"] - table["created"]
     return _utc(now_ms) + life
 

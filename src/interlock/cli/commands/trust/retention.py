@@ -42,12 +42,14 @@ _VERBS = {
 
 _kind_option = click.option("--kind", metavar="KIND", help="Only entities of this kind.")
 _older_option = click.option(
-    "--older", metavar="DURATION", help="Instead of the chart's `retention`, such as 90d; needs --kind."
+    "--older", metavar="DURATION", help="An age such as 90d, instead of the chart's `retention`; needs --kind."
 )
-_to_option = click.option("--to", "archive", metavar="file:///FOLDER", help="Copy to this archive first.")
+_to_option = click.option(
+    "--to", "archive", metavar="file:///FOLDER", help="Copy what is removed to this archive first."
+)
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 _rate_option = click.option("--rate", type=float, metavar="N", help="At most this many entities per second.")
-_reason_option = click.option("--reason", metavar="TEXT", help="Why; it is recorded.")
+_reason_option = click.option("--reason", metavar="TEXT", help="The reason, for the record.")
 
 
 @example(
@@ -79,12 +81,14 @@ def prune(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Removes entities that ended longer ago than `retention.ended` of their chart says.
+    """Removes entities that ended longer ago than `retention.ended` of their chart allows.
 
-    Each journal is verified, and copied to the archive if there is one. Of a pruned entity only its id remains, which
-    is never used again. An entity stays while something needs it: open work, a child that is alive, a parent that
-    waits, a projection that has not read it, the tag `legal-hold`. Clients can use the store meanwhile. After an
-    interruption run the same command again. Exit code 1 if an entity stays.
+    Each journal is verified first, and copied to the archive if --to is given. Only the id of a pruned entity remains;
+    it is never used again.
+
+    An entity stays while something needs it: pending work, a living child, a waiting parent, a projection that has not
+    read it, or the tag `legal-hold`. Clients can use the store meanwhile. After an interruption run the same command
+    again. Exit code 1 if an entity stays.
     """
     older_ms = None if older is None else duration_ms(older, "--older")
 
@@ -110,7 +114,7 @@ def prune(
     type=click.IntRange(min=1),
     default=COMPACT_ENTRIES_MIN,
     show_default=True,
-    help="Only entities of which this many entries can be removed.",
+    help="Only entities with at least this many entries to remove.",
 )
 @_to_option
 @_dry_run_option
@@ -134,11 +138,12 @@ def compact(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Removes entries of living entities that are older than `retention.entries` of their chart says.
+    """Removes entries that are older than `retention.entries` of the chart allows.
 
-    Each journal is verified and replayed; then it starts with a snapshot. The chain of hashes goes on, and the state
-    before the snapshot cannot be shown any more. Entries stay that a timer, an invoke, a saga or open work needs.
-    Clients can use the store meanwhile. After an interruption run the same command again. Exit code 1 if entries stay.
+    Each journal is verified and replayed, and then starts with a snapshot. The chain of hashes continues, but the
+    states before the snapshot can no longer be shown. Entries that a timer, an invoke, a saga or pending work needs
+    stay. Clients can use the store meanwhile. After an interruption run the same command again. Exit code 1 if entries
+    stay.
     """
     older_ms = None if older is None else duration_ms(older, "--older")
 

@@ -1,6 +1,6 @@
 """The feed of a root: the entries of all entities, in an order that is made when they are found.
 
-Journals of different entities have no common order, so a log gives them one (`order_log`): whoever reads the feed adds
+Journals of different entities have no common order, so a log gives them one (`order_log`): a reader of the feed adds
 what has grown since. The entries of one entity come in the order of their versions; those of different entities come
 about in the order in which they were written.
 

@@ -21,9 +21,9 @@ Rule 3: no listener gets work whose entry is not durable.
 Rule 4: a marker is removed only under the lock, when no work is left.
 Rule 5: adopted records become a whole segment, in one step: all of them are here, or none.
 Rule 6: records are released by the base of a new segment; only then files are removed. The snapshot must be of the last
-version by then: from there on it is not a cache any more, and neither are its keys.
+version by then: from there on it is no longer a cache, and neither are its keys.
 Rule 7: a journal is compacted in the same way: by the base of a new segment, after the snapshot of the last version and
-the one at which it begins are durable. A pruned one goes with the renaming of its directory, after its tombstone.
+the one at which it starts are durable. A pruned one is removed by renaming its directory, after its tombstone.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
 
 OPENED_MAX = 3
-"""How often a directory is opened that retention removes meanwhile: an id lives once, so the second time it is gone."""
+"""How often a directory is opened that retention removes meanwhile: an id is used once, so it is missing next time."""
 
 NO_WORK = WorkDelta()
 
@@ -164,7 +164,7 @@ class Journal:
 
     @property
     def position(self) -> Position:
-        """The end of what is known of the journal."""
+        """The known end of the journal."""
         return self._file.position
 
     def durable_version(self) -> int:
@@ -298,7 +298,7 @@ class Journal:
             self._is_marked = (self._is_marked or bool(delta.created)) and len(self.work) > 0
 
     def _hint(self) -> None:
-        """Tell readers of the feed how far the journal is durable."""
+        """Show readers of the feed how far the journal is durable."""
         if self.facts is not None:
             self._context.hints.note(self.address.entity, self.position.version, self.facts.changed_ms)
 
@@ -597,7 +597,7 @@ class Journal:
         return self.snapshot is not None
 
     def _write_base(self, base: JournalBase) -> None:
-        """Write the snapshot at which the journal is to begin. It is durable on return."""
+        """Write the snapshot at which the journal is to start. It is durable on return."""
         data = encode_base_file(base, store_key=self._settings.store_key)
         try:
             replace_file(self._io.fs, self._file.directory, base_name(base.version), data)

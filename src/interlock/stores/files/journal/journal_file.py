@@ -197,7 +197,7 @@ class JournalFile:
         self.durable_end = self.position.offset
 
     def mark_stale(self) -> None:
-        """Close the file once the lock is released: too little is known to go on."""
+        """Close the file once the lock is released: too little is known to continue."""
         self._is_stale = True
 
     def close(self) -> None:
@@ -351,7 +351,7 @@ class JournalFile:
             raise
 
     def _undo(self) -> None:
-        """Cut off this write and nothing else: what is before it may be another process's acknowledged entry.
+        """Cut off this write only: what is before it may be another process's acknowledged entry.
 
         If that fails too, a torn tail remains, or a whole record that a retry finds by its key.
         """
@@ -423,7 +423,7 @@ class JournalFile:
         """Remove the records up to a version, if that record has this hash; return why not otherwise.
 
         The active segment has no record, and everything before it is sealed. The segment that contains the version is
-        written again without its beginning, under another name; the next base of the active segment then begins the
+        written again without its first part, under another name; the next base of the active segment then starts the
         journal there, and only after that the old segments are removed. A process that dies before that leaves a file
         that no reader looks for.
         """
@@ -479,7 +479,7 @@ class JournalFile:
             self._io.flush(self.address, fs.sync_directory, shard, f"{self.address.shard}/")
 
     def _start_segment(self, base: Base, body: bytes) -> None:
-        """Steps 2 to 4. After a failure in between too little is known to go on, and the file is opened again."""
+        """Steps 2 to 4. After a failure in between too little is known to continue, and the file is opened again."""
         try:
             self._put_segment(base, body)
             self._switch(self._fs.open_update(self.directory, JOURNAL))

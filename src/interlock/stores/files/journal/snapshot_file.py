@@ -110,7 +110,7 @@ def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = 
 
 
 def encode_base_file(base: JournalBase, *, store_key: bytes = b"") -> bytes:
-    """The bytes of the file with the snapshot at which a compacted journal begins."""
+    """The bytes of the file with the snapshot at which a compacted journal starts."""
     body = encode(base)[:-1]
     return b'%b,"h":"%b"}\n' % (body, _hash(body, store_key))
 

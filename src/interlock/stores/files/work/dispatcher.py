@@ -111,7 +111,7 @@ class Dispatcher:
         return tuple(started)
 
     def _start_attempt(self, claim: Claim) -> bool:
-        """Rule 2. False when the work does not exist any more."""
+        """Rule 2. False when the work no longer exists."""
 
         def start(item: WorkItem) -> WorkState:
             if item.state.attempts >= claim.attempt:  # written before, for an attempt that was then not started
