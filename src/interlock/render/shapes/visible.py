@@ -17,13 +17,13 @@ def make_visible_tree(chart: Chart) -> BoxTree:
     tree = make_box_tree(chart)
     if chart.hidden is None:
         return tree
-    dropped = _dropped(tree, chart.hidden.states)
     crossing = {
         (state.id, ordinal)
         for state in chart.states
         for ordinal, number in enumerate(state.transitions)
         if number in chart.hidden.entering or state.id in chart.hidden.states
     }
+    dropped = _dropped(tree, chart.hidden.states, crossing)
     boxes = {key: _without(tree, box, dropped, crossing) for key, box in tree.boxes.items() if key not in dropped}
     wires = []
     for wire in tree.wires:
@@ -33,8 +33,11 @@ def make_visible_tree(chart: Chart) -> BoxTree:
     return replace(tree, boxes=boxes, wires=tuple(wires))
 
 
-def _dropped(tree: BoxTree, states: frozenset[str]) -> set[str]:
-    """Return the keys of boxes in hidden states, of niches with nothing else inside, and of bars that lead there."""
+def _dropped(tree: BoxTree, states: frozenset[str], crossing: set[tuple[str, int]]) -> set[str]:
+    """Return the keys of boxes in hidden states, of niches with nothing else inside, and of bars and dots before them.
+
+    `crossing` are the transitions that may enter a hidden state, or leave one.
+    """
     found = {
         key
         for key, box in tree.boxes.items()
@@ -42,9 +45,10 @@ def _dropped(tree: BoxTree, states: frozenset[str]) -> set[str]:
         or (box.kind == "niche" and all(tree.boxes[each].state in states for each in box.children))
     }
     for wire in tree.wires:
-        for bar, end in ((wire.source, wire.target), (wire.target, wire.source)):
-            if tree.boxes[bar].kind == "fork" and end in found:
-                found.add(bar)
+        if tree.boxes[wire.target].kind == "fork" and any(each.id in crossing for each in wire.labels):
+            found.add(wire.target)
+        if tree.boxes[wire.source].kind == "initial" and wire.target in found:
+            found.add(wire.source)
     return found
 
 

@@ -34,8 +34,8 @@ states:
     states:
       left: {initial: noted, states: {noted: {id: noted}}}
       right: {initial: calm, states: {calm: {id: calm}, watched: {id: watched, sensitive: true}}}
-      apart: {sensitive: true}
     on: {done: closed}
+  twin: {type: parallel, states: {one: {}, two: {sensitive: true}}}
   secret:
     sensitive: true
     initial: inner
@@ -62,6 +62,8 @@ def test_hidden_states_and_what_leads_there_are_not_drawn() -> None:
     notes = [note.text for box in tree.boxes.values() for note in box.notes]
     assert not any(word in each for each in [*texts, *notes] for word in ("seized", "freed", "spread"))
     assert any("both" in each for each in texts)
+    assert ["f/s/open.known/1"] == [key for key, box in tree.boxes.items() if box.kind == "fork"]
+    assert "i/wrapper" not in tree.boxes
     assert [] == list(broken_rules(lay_out(tree)))
 
 
