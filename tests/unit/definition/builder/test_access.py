@@ -26,6 +26,10 @@ states: {open: {on: {released: done}}, done: {type: final}}
 """
 
 
+WRONG: Any = {"of": "agreed"}
+"""A value that belongs to no argument."""
+
+
 def payment(**changes: Any) -> Any:
     """Return the chart of the text above."""
     agreed = build.approvals("agreed", count=2, without=["asked"], since="asked", within="24h")
@@ -58,9 +62,9 @@ def test_a_count_of_approvals_is_a_positive_integer(count: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (lambda: build.event("released", approvals={"of": "agreed"}), "approvals"),
-        (lambda: build.event("released", permit="true"), "permit"),
-        (lambda: build.access(permit="true"), "permit"),
+        (lambda: build.event("released", approvals=WRONG), "approvals"),
+        (lambda: build.event("released", permit=WRONG), "permit"),
+        (lambda: build.access(permit=WRONG), "permit"),
         (lambda: payment(create={"roles": ["till"]}), "create"),
         (lambda: payment(read=["till"]), "read"),
         (lambda: payment(retention="90d"), "retention"),
