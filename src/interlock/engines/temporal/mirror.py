@@ -41,8 +41,11 @@ async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
         assert after is not None
         kernel = await revisions.for_reading(after.kind, after.revision)
         states, tags = listed.active(kernel, after)
+        others = listed.others(kernel, after)
         result = await mirror.append(
-            Append(after.kind, call.entity, record.version - 1, entry, after, states, tags, before=before)
+            Append(
+                after.kind, call.entity, record.version - 1, entry, after, states, tags, before=before, others=others
+            )
         )
         if isinstance(result, Conflict) and result.version < record.version:
             raise CorruptionError(

@@ -21,7 +21,8 @@ from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.limits import ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.store import Append
+from interlock.ports.reading.visible_names import visible_names
+from interlock.ports.store import ENDED_STATES, Append, listed_states
 from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.message_setting import MessageSetting
 
@@ -45,6 +46,19 @@ class ListedStates:
                 self._active.clear()
             self._active[name] = found
         return found
+
+    def others(self, kernel: Kernel, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the names under which readers find the entity who may not see hidden states (`Append.others`)."""
+        hidden = kernel.chart.hidden
+        if hidden is None or not hidden.is_covered:
+            return ()
+        shown: Snapshot | None = snapshot
+        if not hidden.states.isdisjoint(snapshot.configuration):
+            shown = None if snapshot.sight is None else snapshot.sight.cover
+        if shown is None or not hidden.states.isdisjoint(shown.configuration):
+            return ()
+        states, tags = self.active(kernel, shown)
+        return visible_names(listed_states(shown.ended, states), () if shown.ended in ENDED_STATES else tags)
 
     @staticmethod
     def is_hidden(kernel: Kernel, entry: Entry) -> bool:
@@ -110,6 +124,7 @@ class AppendBuilder:
             fence,
             sent_ms,
             before,
+            self._listed.others(kernel, snapshot),
         ).with_json(entry_json=entry_json, snapshot_json=snapshot_json)
 
     def _work_delta(
