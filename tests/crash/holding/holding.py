@@ -52,10 +52,10 @@ class Holding:
     async def request(self, runtime: Runtime, chance: random.Random, key: str) -> None:
         """Send an event until it is acknowledged."""
         name = chance.choice(self._names)
-        while True:
+        receipt = None
+        while receipt is None:
             try:
                 receipt = await runtime.send(name, "counted", key=key)
-                break
             except UnavailableError as error:
                 self.counts.done["refused"] += error.code == "entity.held"
                 await runtime.clock.sleep_ms(20)
