@@ -40,11 +40,11 @@ from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Pruned, Store
 from interlock.runtime.charts.revisions import Revisions, make_definition, missing_functions
-from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.history.children import started_children
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.request_checks import check_entity
 
 FORMAT_VERSION = 1
