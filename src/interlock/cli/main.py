@@ -53,6 +53,7 @@ COMMANDS = {
     "draw": ("interlock.cli.commands.charts.draw:draw", "Draw a chart as a picture or as diagram text"),
     "effects": ("interlock.cli.commands.entities.effects:effects", "List, retry or drop effects, timers and messages"),
     "erase": ("interlock.cli.commands.trust.erase:erase", "Erase the personal data of an entity"),
+    "export": ("interlock.cli.commands.charts.export:export", "Write alert rules or a dashboard from charts"),
     "fmt": ("interlock.cli.commands.charts.convert:fmt", "Format YAML definitions"),
     "hold": ("interlock.cli.commands.operation.hold:hold", "Stop an entity, or all entities of a kind"),
     "holds": ("interlock.cli.commands.operation.hold:holds", "List what is held, by whom and why"),
@@ -115,6 +116,10 @@ SUBCOMMANDS = {
         "show": "Print a stored definition",
         "add": "Save definitions",
     },
+    "export": {
+        "prometheus-rules": "Write alert rules for Prometheus",
+        "grafana": "Write a dashboard for Grafana",
+    },
     "index": {
         "build": "Add older entities to indexes",
         "drop": "Remove an index",
@@ -173,6 +178,7 @@ SECTIONS = {
             "keys",
             "top",
             "stuck",
+            "export",
             "effects",
             "hold",
             "resume",

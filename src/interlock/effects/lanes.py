@@ -31,11 +31,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt
 from interlock.effects.pauses import HandlerPauses
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
+from interlock.model.journal.attempts import PastAttempt, append_failed_attempt, failed_attempts
+from interlock.model.journal.cause import cause_of
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, HELD_TARGET_MS, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
@@ -63,11 +64,13 @@ class RunningWork:
     `claim` is the claim as last renewed; `cancel_requested` is set once the work is cancelled. `heartbeats` counts the
     signs of life of the attempt, and `details` is what the newest of them said, encoded. `delivering_result`: only the
     append that ends the work remains, so the attempt is no longer stopped. `releasing`: the claim is being
-    settled, so it is no longer renewed.
+    settled, so it is no longer renewed. `cause` is that of the result: the cause of the work, or the span of the
+    attempt.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.cause = cause_of(claim.work.body)
         self.cancel_requested = asyncio.Event()
         self.heartbeats = 0
         self.details: bytes | None = None
@@ -110,9 +113,14 @@ class RunningWork:
         """Record what the store has with the work: why it last failed, and its failed attempts."""
         self._last_failure = stored
 
-    def fail_attempt(self, failed: FailedAttempt) -> None:
+    def fail_attempt(self, failed: PastAttempt) -> None:
         """Record that an attempt failed; it is stored with the work when its claim is settled."""
         self._last_failure = append_failed_attempt(self._last_failure, failed)
+
+    @property
+    def failed_attempts(self) -> tuple[PastAttempt, ...]:
+        """The failed attempts, oldest first."""
+        return failed_attempts(self._last_failure)
 
     def beat(self, details: bytes | None) -> None:
         """Record a heartbeat, with its encoded details if it has any. May be called from any thread."""

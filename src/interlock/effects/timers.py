@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.lanes import RunningWork
+from interlock.model.journal.cause import NO_CAUSES
 from interlock.model.limits import POLL_MS_MAX
 from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
@@ -73,7 +74,8 @@ class Timers:
         """Fire the due timers of the entity; each ends with its own entry."""
         work.deliver_result()
         claim, work_id = work.claim, work.claim.work.id
-        timers = await self._delivery.fire_timers(claim.entity)
+        causes = NO_CAUSES if work.cause is None else {work_id: work.cause}
+        timers = await self._delivery.fire_timers(claim.entity, causes=causes)
         if work_id in timers.fired:
             return None
         if work_id in timers.refused:

@@ -39,8 +39,14 @@ from interlock.ports.reading.statistics import (
     DwellTimes,
     LastSeen,
     MinuteRates,
+    ProcessStays,
     StateCount,
     Statistics,
+    VisibleCounts,
+    counts_of_all,
+    dwell_for_others,
+    dwell_of_all,
+    visible_counts,
 )
 from interlock.ports.store import (
     PAGE_MAX,
@@ -68,6 +74,7 @@ from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
 from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
+from interlock.stores.stay_tally import StayTally
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
@@ -175,8 +182,8 @@ class MemoryStore:
             stored.snapshot = append.snapshot
             before = stored.entered_ms
             stored.entered_ms, stored.tags = active_states(append, before)
-            exited = [each for each in before.items() if each[0] not in stored.entered_ms]
-            entered = [each for each in stored.entered_ms.items() if each[0] not in before]
+            exited = [each for each in before.items() if stored.entered_ms.get(each[0]) != each[1]]
+            entered = [each for each in stored.entered_ms.items() if before.get(each[0]) != each[1]]
             self._statistics.count_step(append.kind, exited, entered, entry.event)
             self._work.apply(append.entity, append.work)
             return Appended(entry.version, record.head)
@@ -290,6 +297,13 @@ class MemoryStore:
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
+        return counts_of_all(self._counts(kind))
+
+    async def visible_counts(self, kind: str) -> VisibleCounts:
+        """Return the population of every state by revision, as it is and as others see it."""
+        return visible_counts(self._counts(kind))
+
+    def _counts(self, kind: str) -> tuple[StateCount, ...]:
         found: dict[tuple[str, str], int] = {}
         with self._lock:
             self._check_open()
@@ -301,12 +315,26 @@ class MemoryStore:
 
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
+        return dwell_of_all(self._dwell(kind, since_ms))
+
+    async def visible_dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Dwell times as others see them."""
+        return dwell_for_others(self._dwell(kind, since_ms))
+
+    def _dwell(self, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
         found: dict[str, list[int]] = {}
         with self._lock:
             for (own, state, day_ms, bucket), stays in self._statistics.stays.items():
                 if own == kind and day_ms >= since_ms // DAY_MS * DAY_MS:
                     found.setdefault(state, [0] * BUCKETS)[bucket] += stays
         return tuple(DwellTimes(state, tuple(stays)) for state, stays in sorted(found.items()))
+
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that have ended: the store lives as long as its process."""
+        tally = StayTally()
+        with self._lock:
+            tally.add(self._statistics)
+        return tally.stays()
 
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counts of each minute since a time."""
@@ -322,6 +350,10 @@ class MemoryStore:
                 for stored in self._entities.values()
             )
         return min(found, COUNT_MAX + 1)
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane is in line; `COUNT_MAX` + 1 means more."""
+        return min(await self._on_work(lambda work: work.count(lane)), COUNT_MAX + 1)
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind."""
@@ -406,6 +438,11 @@ class MemoryStore:
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity."""
         return self._tombstones.get(entity)
+
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an id."""
+        names = sorted(each for each in self._tombstones if after is None or each > after)
+        return tuple(self._tombstones[each] for each in names[: max(1, limit)])
 
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""

@@ -27,6 +27,8 @@ from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import CREATE, ERASE, Receipt
 from interlock.model.journal.work import WorkId
 from interlock.model.keys import dedupe_key
@@ -62,7 +64,7 @@ from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
 
 
-class _Stamped(Struct, frozen=True, gc=False):
+class Stamped(Struct, frozen=True, gc=False):
     """An event with its time, the key that identifies it, and its former key if it has one."""
 
     event: Event
@@ -83,6 +85,7 @@ class EntitySender:
         self._revisions = entities.revisions
         self._upgrades = entities.upgrades
         self._permissions = Permissions(entities)
+        self._append = entities.append
 
     async def create(
         self,
@@ -96,13 +99,17 @@ class EntitySender:
         reason: str | None = None,
         parent: Parent | None = None,
         owner: Any = None,
+        cause: Cause | None = None,
     ) -> Receipt:
         """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke. `owner` is the parent's data key.
+        `cause` is that of the invoke.
 
         Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
         and the outcome is `duplicate`.
         """
         entities = self._entities
+        if trace is None and cause is not None:
+            trace = cause.trace
         if entities.messages.is_stale:
             await entities.messages.refresh()
         if entities.rollouts.is_stale:
@@ -130,14 +137,14 @@ class EntitySender:
                 if kernel.personal is not None or parent is not None:
                     context = data["context"] = await self._sealed_context(kernel, context, owner)
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
-                append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
+                append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason, cause=cause)
             except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
                 if kernel.personal is not None and owner is None:
                     self._give_back(context)
                 raise
-            result = await entities.append(append, step)
+            result = await self._append(append, step, kernel)
             if isinstance(result, Appended):
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
@@ -202,14 +209,21 @@ class EntitySender:
             ):
                 unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
+                    if entities.process.meter is not None:
+                        entities.count(request.event.name, unseen)
                     return unseen
         async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
                 receipt = await self._try_send(entity, request)
+                meter = entities.process.meter
                 if receipt is not LOST:
+                    if meter is not None:
+                        entities.count(request.event.name, receipt)
                     return receipt
+                if meter is not None:
+                    meter.lost(entity.partition("/")[0])
                 entities.snapshots.pop(entity, None)
                 if entities.tries_max == 1:
                     raise joined_conflict(entity)
@@ -217,11 +231,22 @@ class EntitySender:
         raise too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        trace = None if cause is None else cause.trace
+        request = SendRequest(
+            event, key, trace=trace, finishes=finishes, fence=fence, priority=priority, cause=cause, attempts=attempts
+        )
         if event.origin is not None and contains_token(event.data):
             request = replace(request, has_tokens=True)
         try:
@@ -339,7 +364,7 @@ class EntitySender:
                 return None
         return await self._mover.try_upgrade(snapshot, last_ms, carrier)
 
-    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
+    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> Stamped:
         """Set the time of the event, which never goes back, and find its key.
 
         A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
@@ -358,8 +383,8 @@ class EntitySender:
             if declared is not None and declared.dedupe is not None:
                 value = kernel.evaluate(declared.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
-                    return _Stamped(event, *dedupe_key(event.name, value))
-        return _Stamped(event, request.key, request.former_key)
+                    return Stamped(event, *dedupe_key(event.name, value))
+        return Stamped(event, request.key, request.former_key)
 
     def _is_authorized_by_policy(self, request: SendRequest) -> bool:
         """Whether roles and permits decide: not about results of work, nor about acts of operators."""
@@ -383,16 +408,16 @@ class EntitySender:
         return Decided(await refusal_of(policy, event, shown), await refusal_of(policy, event, snapshot))
 
     async def _commit(
-        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
+        self, kernel: Kernel, snapshot: Snapshot, stamped: Stamped, step: Step, request: SendRequest
     ) -> Receipt | Lost:
         entities, event, key = self._entities, stamped.event, stamped.key
         try:
             append = entities.appends.build(
-                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
+                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason, cause=request.cause
             )
         except RejectedError as error:
             return await self._refuse(kernel, snapshot, stamped, Stopped(error))
-        result = await entities.append(append, step)
+        result = await self._append(append, step, kernel)
         if isinstance(result, Appended):
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
@@ -410,7 +435,7 @@ class EntitySender:
         assert isinstance(result, Conflict)
         return LOST
 
-    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
+    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
         Raises ConflictError for a wrong version, RejectedError for an entry that is too large, and UnavailableError

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from interlock.effects.timers import shift_for_times
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.audit import actor_of
+from interlock.model.actor import actor_of
 from interlock.model.encoding.codec import encode
 from interlock.model.encoding.storable import storable_text
 from interlock.model.event import Event

@@ -12,16 +12,19 @@ now. Only an entity whose time is ahead of the clock can have one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Coroutine
+from collections.abc import Container, Coroutine, Mapping
 from typing import Any, Protocol
 
 from interlock.effects.timers import shift_for_times
 from interlock.errors import CompactedError, NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
+from interlock.model.actor import whom_of
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
 from interlock.model.held import HELD_FIELD
-from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import NO_CAUSES, Cause, cause_of
+from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.personal_token import KEY_FIELD, contains_token
@@ -91,10 +94,20 @@ class EntityDelivery:
         return self._entities.has_chart(entity)
 
     def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself."""
-        return self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+        return self._sender.deliver(
+            entity, event, key=key, finishes=finishes, fence=fence, cause=cause, attempts=attempts
+        )
 
     # Personal data
 
@@ -109,7 +122,7 @@ class EntityDelivery:
 
     # Timers
 
-    async def fire_timers(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Fire every timer that is due."""
         fired: set[WorkId] = set()
         waiting: dict[WorkId, int] = {}
@@ -130,13 +143,16 @@ class EntityDelivery:
                 break
             work_id = WorkId("timer", timer.version, timer.ordinal)
             moved = await self._moved_event(entity, timer)
+            cause = causes.get(work_id)
+            if cause is None and causes:  # it is due together with one that has a cause
+                cause = await self._cause_of(entity, timer)
             try:
                 if moved is not None:
                     key = f"_moved{work_id.result_key}/{moved.data['since_ms']}"
-                    receipt = await self.deliver(entity, moved, key=key)
+                    receipt = await self.deliver(entity, moved, key=key, cause=cause)
                 else:
                     event = timer_fired(timer, time_ms=timer.due_ms)
-                    receipt = await self.deliver(entity, event, key=work_id.result_key, finishes=work_id)
+                    receipt = await self.deliver(entity, event, key=work_id.result_key, finishes=work_id, cause=cause)
             except RejectedError as error:  # the step would be too large: the other timers still fire
                 refused[work_id] = error
                 continue
@@ -144,7 +160,18 @@ class EntityDelivery:
                 break
             if moved is None:
                 fired.add(work_id)
+                meter = self._entities.process.meter
+                if meter is not None:
+                    meter.fired(snapshot.kind, max(0, self._clock.now_ms() - timer.due_ms))
         return TimersFired(frozenset(fired), waiting, refused)
+
+    async def _cause_of(self, entity: str, timer: Timer) -> Cause | None:
+        """Return the cause of a timer whose work was not claimed: it is that of the entry which set it."""
+        try:
+            (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
+        except NotFoundError:  # it is archived
+            return None
+        return Cause(entry.trace, entry.event.time_ms, entry.originator or whom_of(entry.event.principal))
 
     async def _rebase_timer(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
         """Shift the first timer that counts from the future, to count from now; whether there was one."""
@@ -220,7 +247,9 @@ class EntityDelivery:
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
         context, owner = child_context(kernel, payload.get("input")), above.context.get(KEY_FIELD)
-        await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
+        cause = cause_of(payload)
+        created = await self._sender.create(entity, kernel, context, parent=invoke, owner=owner, cause=cause)
+        self._entities.count(CREATE, created)
         child = await self._child(entity, invoke)
         if child is None:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")

@@ -98,6 +98,8 @@ class Worker:
             defaults=defaults,
             work=work,
             pauses=pauses,
+            meter=lambda: runtime.entities.process.meter,
+            tracer=runtime.entities.process.tracer,
         )
         holds = HeldWork(runtime.entities)
         children = Children(delivery, clock, work=work)

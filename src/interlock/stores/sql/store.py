@@ -21,7 +21,19 @@ from interlock.ports.definitions import Definition, Definitions, Edition, Stored
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.reading.projections import ProjectionStatus
-from interlock.ports.reading.statistics import DwellTimes, LastSeen, MinuteRates, StateCount, Statistics
+from interlock.ports.reading.statistics import (
+    DwellTimes,
+    LastSeen,
+    MinuteRates,
+    ProcessStays,
+    StateCount,
+    Statistics,
+    VisibleCounts,
+    counts_of_all,
+    dwell_for_others,
+    dwell_of_all,
+    visible_counts,
+)
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -195,6 +207,11 @@ class SqlStore:
         check_text(entity)
         return await self.database.read(lambda: retention_rules.find_tombstone(self._sql, self._tenant, entity))
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an entity, by kind and id."""
+        check_text(after or "")
+        return await self.database.read(lambda: retention_rules.list_tombstones(self._sql, self._tenant, after, limit))
+
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""
         check_text(entity)
@@ -289,11 +306,29 @@ class SqlStore:
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return how many entities are in each state, by revision."""
+        return counts_of_all(await self._counts(kind))
+
+    async def visible_counts(self, kind: str) -> VisibleCounts:
+        """Return the population of every state by revision, as it is and as others see it."""
+        return visible_counts(await self._counts(kind))
+
+    async def _counts(self, kind: str) -> tuple[StateCount, ...]:
         return await self.database.read(lambda: statistics.count_states(self._sql, self._tenant, kind))
 
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return dwell times of stays that ended since a day, by state."""
+        return dwell_of_all(await self._dwell(kind, since_ms))
+
+    async def visible_dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Return dwell times as others see them, by state."""
+        return dwell_for_others(await self._dwell(kind, since_ms))
+
+    async def _dwell(self, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
         return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
+
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that ended by steps of this process since the store was opened."""
+        return self.database.stays.stays()
 
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counters of each minute since a time, in order."""
@@ -304,6 +339,10 @@ class SqlStore:
         return await self.database.read(
             lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
         )
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane is in line; `COUNT_MAX` + 1 means that there is more."""
+        return await self.database.read(lambda: statistics.count_work(self._sql, self._tenant, lane))
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind."""

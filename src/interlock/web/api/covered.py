@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import DeniedError, NotFoundError, UsageError
 from interlock.observe.acceptance import Acceptance, acceptances, masked_acceptance
+from interlock.observe.population import Population, population_for
 from interlock.trust.disclosure import public_text
 from interlock.trust.visibility import ACCEPTED, VisibleEntry, VisibleReceipt
 from interlock.web.api.views import (
@@ -26,7 +27,7 @@ from interlock.web.api.views import (
     visible_entry_view,
 )
 from interlock.web.http.console import reader_of
-from interlock.web.http.endpoint import RequestContext
+from interlock.web.http.endpoint import RequestContext, traceparent_of
 from interlock.web.http.errors import problem_body, problem_response
 
 
@@ -97,6 +98,22 @@ async def covered_journal(request: RequestContext, entity: str) -> JournalView:
     return JournalView(limit_bytes(list(map(visible_entry_view, entries)), is_newest=query.after is None), latest)
 
 
+async def counts_covered(request: RequestContext, kind: str) -> bool:
+    """Whether a user who may not see the hidden states of a kind sees its counts and its drawing."""
+    if not request.console.may_count_covers(request.user, kind):
+        return False
+    try:
+        await request.console.runtime.visible_counts(kind, reader_of(request.user))
+    except (DeniedError, NotFoundError):
+        return False
+    return True
+
+
+async def covered_population(request: RequestContext, kind: str) -> Population:
+    """Return the population of a kind as a user sees it who may not see its hidden states."""
+    return await population_for(request.console.runtime, kind, reader_of(request.user))
+
+
 class AcceptedView(Struct, frozen=True, omit_defaults=True):
     """The answer to every event and creation where the user may not see hidden states, unless it is refused in every
     state: it may be applied, deferred or without effect.
@@ -122,6 +139,7 @@ async def send_covered(request: RequestContext, entity: str) -> Response:
             key=body.key,
             expected=body.expected,
             principal=user.principal,
+            trace=traceparent_of(request.http),
             reason=body.reason or None,
             reader=reader,
         )
@@ -133,7 +151,12 @@ async def create_covered(request: RequestContext, entity: str) -> Response:
     body, user = request.body, request.user
     try:
         receipt = await request.console.runtime.create(
-            entity, body.context, key=body.key, principal=user.principal, reason=body.reason or None
+            entity,
+            body.context,
+            key=body.key,
+            principal=user.principal,
+            trace=traceparent_of(request.http),
+            reason=body.reason or None,
         )
     except UsageError as error:
         if error.code != "key.reused":

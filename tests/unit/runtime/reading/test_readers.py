@@ -75,13 +75,15 @@ async def everything(runtime: Runtime) -> dict[str, Any]:
         with pytest.raises(UsageError) as unknown:
             await runtime.list(EntityQuery(kind="account", state=state), reader=ADA)
         found[f"list of {state}"] = (unknown.value.code, unknown.value.message.replace(state, "-"), unknown.value.hint)
-    for what, asking in {
-        "too late": runtime.state(NAME, at=len(journal) + 1, reader=ADA),
-        "counts": runtime.counts("account", reader=ADA),
-    }.items():
+    with pytest.raises(NotFoundError) as caught:
+        await runtime.state(NAME, at=len(journal) + 1, reader=ADA)
+    found["too late"] = (caught.value.code, caught.value.message, caught.value.hint)
+    if runtime.store.statistics is not None:
+        found["counts"] = await runtime.counts("account", reader=ADA)
+    else:
         with pytest.raises(NotFoundError) as caught:
-            await asking
-        found[what] = (caught.value.code, caught.value.message, caught.value.hint)
+            await runtime.counts("account", reader=ADA)
+        found["counts"] = (caught.value.code, caught.value.message, caught.value.hint)
     for event in ("frozen", "deposited", "closed", "unfrozen"):
         payload = {"amount": 1} if event == "deposited" else None
         found[f"dry run of {event}"] = await runtime.dry_run(NAME, event, payload, principal=ADA, reader=ADA)
@@ -211,7 +213,7 @@ async def test_a_key_of_a_hidden_entry_is_not_disclosed(tmp_path: Path) -> None:
 
 
 async def test_only_what_holds_in_every_state_is_refused(tmp_path: Path) -> None:
-    """A role, a payload, an unknown event; and the permit on the cover. The permit on the truth alone is not told."""
+    """A role, a payload, an unknown event; and the permit on the cover. A permit on the real state is not disclosed."""
     text = ACCOUNT.replace(
         "closed: {roles: [customer]}", 'closed: {roles: [customer], permit: "= context.note == null"}'
     )
