@@ -50,10 +50,10 @@ REQUESTS: dict[str, Request] = {
     f"POST {WORK}/drop": Request(
         f"{WORK}/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
     ),
+    "GET /sagas": Request("/sagas"),
     "GET /holds": Request("/holds"),
     "POST /hold": Request("/hold", {"entity": OWN, "reason": "case 118"}),
     "POST /resume": Request("/resume", {"entity": OWN}),
-    "GET /sagas": Request("/sagas"),
     "GET /refusals": Request("/refusals"),
     "GET /refusals/proof": Request("/refusals/proof"),
     "POST /verify": Request("/verify", {}),
@@ -109,7 +109,7 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "db status": (STORE,),
     "db tenants": (STORE,),
     "db upgrade": (STORE,),
-    "demo": "runs until it is stopped, on a store of its own",
+    "demo": "runs until it is stopped, on a separate store",
     "diff": ("order.yaml", "order.yaml", "--store", STORE),
     "doctor": (STORE, *CHART),
     "draw": ("order.yaml", "--format", "mermaid"),

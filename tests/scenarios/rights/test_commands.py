@@ -116,18 +116,18 @@ def line(name: str, code: int, *, changed: bool, command: click.Command) -> str:
     given = COMMANDS[name]
     effect = "changes" if changed else "reads" if STORE in given else "no store"
     who = " ".join(sorted(options(command) & {"--principal", "--reason", "--why"})) or "-"
-    return f"{name:22}{effect:10}{who:24}exit {code}"
+    return f"{name:24}{effect:10}{who:24}exit {code}"
 
 
 def write(name: str, row: str) -> None:
     """Replace the line of a command."""
     lines = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []
-    kept = [each for each in lines if each[:22].strip() != name]
+    kept = [each for each in lines if each[:24].strip() != name]
     TABLE.write_text("\n".join(sorted([*kept, row])) + "\n", encoding="utf-8")
 
 
 def test_the_table_has_a_line_for_each_command_that_can_be_run() -> None:
-    names = [each[:22].strip() for each in TABLE.read_text(encoding="utf-8").splitlines()]
+    names = [each[:24].strip() for each in TABLE.read_text(encoding="utf-8").splitlines()]
 
     assert sorted(RUNNABLE) == names
 
