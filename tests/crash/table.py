@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Row:
-    """What one kind of fault came to. Findings name what they are: `lost: ...`, `doubled: ...`, or anything else."""
+    """The result of one kind of fault. Findings name their kind: `lost: ...`, `doubled: ...`, or anything else."""
 
     count: int
     found: list[str] = field(default_factory=list)

@@ -11,21 +11,24 @@ nested.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from interlock.errors import NotFoundError, UnavailableError
+from interlock.errors import DeniedError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.charts.chart import Chart, State
 from interlock.model.duration import parse_duration
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
+from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, DwellTimes, MinuteRates
+from interlock.ports.reading.visible_names import visible_state
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
 from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
-from interlock.runtime.reading.entity_counts import count_by_revision
+from interlock.runtime.entities.permissions import Reader
+from interlock.runtime.reading.entity_counts import by_revision, count_by_revision, entities_in
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -123,6 +126,22 @@ async def overview(runtime: Runtime, kind: str | None = None) -> Overview:
     return Overview(tuple(found), runtime.clock.now_ms(), await count_dead_letters(runtime.store))
 
 
+async def overview_for(runtime: Runtime, kind: str | None, reader: Reader) -> Overview:
+    """Return the populations that a reader may see, as `population_for`. They learn nothing about work.
+
+    Raises for one kind as `Runtime.visible_counts` does.
+    """
+    await check_kind(runtime, kind)
+    if kind is not None:
+        return Overview((await population_for(runtime, kind, reader),), runtime.clock.now_ms())
+    found = []
+    for each in await runtime.store.kinds():
+        if each not in BUILTIN_KINDS:
+            with suppress(DeniedError, NotFoundError):
+                found.append(await population_for(runtime, each, reader))
+    return Overview(tuple(found), runtime.clock.now_ms())
+
+
 async def check_kind(runtime: Runtime, kind: str | None) -> None:
     """Raise NotFoundError for a kind that has neither an entity nor a chart, with the nearest known name."""
     if kind is None or kind in runtime.charts.kinds():
@@ -150,14 +169,10 @@ async def population(runtime: Runtime, kind: str) -> Population:
             raise
         states = await _states_without_chart(runtime.store, kind)
         return Population(kind, states=states, minutes=minutes or (), steps_per_second=rate, conflict_share=conflicts)
-    by_revision, is_complete = await count_by_revision(runtime.store, runtime.revisions, kind, rows_max=COUNT_MAX)
-    totals: dict[str, int] = {}
-    for counts in by_revision.values():
-        for state, entities in counts.items():
-            totals[state] = totals.get(state, 0) + entities
-    states = await _states(runtime, kernel, totals)
+    counts, is_complete = await count_by_revision(runtime.store, runtime.revisions, kind, rows_max=COUNT_MAX)
+    states = await _states(runtime, kernel, _totals(counts))
     stuck = [each for each in states if each.stuck]
-    revisions = await _revisions(runtime, kernel, by_revision)
+    revisions = await _revisions(runtime, kernel, counts)
     return Population(
         kind=kind,
         revision=kernel.chart.revision,
@@ -172,6 +187,40 @@ async def population(runtime: Runtime, kind: str) -> Population:
         conflict_share=conflicts,
         label=kernel.chart.label,
     )
+
+
+async def population_for(runtime: Runtime, kind: str, reader: Reader) -> Population:
+    """Return the population of a kind as a reader sees it.
+
+    If they may not see hidden states, an entity counts where it was before, and there are no rates: those contain steps
+    that they do not see. Raises as `Runtime.visible_counts` does.
+    """
+    visible = await runtime.visible_counts(kind, reader)
+    if visible is None:
+        return await population(runtime, kind)
+    kernel = await runtime.revisions.newest(kind)
+    hidden = frozenset[str]() if kernel.chart.hidden is None else kernel.chart.hidden.states
+    counts = by_revision(visible)
+    states = await _states(runtime, kernel, _totals(counts), hidden=hidden)
+    revisions = await _revisions(runtime, kernel, counts)
+    return Population(
+        kind=kind,
+        revision=kernel.chart.revision,
+        entities=sum(each.entities for each in revisions),
+        stuck=sum(each.stuck or 0 for each in states),
+        stuck_more=any(each.stuck_more for each in states),
+        states=states,
+        revisions=revisions,
+        label=kernel.chart.label,
+    )
+
+
+def _totals(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for states in counts.values():
+        for state, entities in states.items():
+            totals[state] = totals.get(state, 0) + entities
+    return totals
 
 
 def recent_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, float]:
@@ -203,6 +252,18 @@ async def dwell_quantiles(runtime: Runtime, kind: str) -> dict[str, DwellQuantil
     if runtime.store.statistics is None:
         return {}
     found = await runtime.store.statistics.dwell_times(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
+    return _quantiles(found)
+
+
+async def visible_dwell_quantiles(runtime: Runtime, kind: str) -> dict[str, DwellQuantiles]:
+    """Return, as others see it, how long the stays of the last week took."""
+    if runtime.store.statistics is None:
+        return {}
+    since_ms = runtime.clock.now_ms() - DWELL_WINDOW_MS
+    return _quantiles(await runtime.store.statistics.visible_dwell_times(kind, since_ms=since_ms))
+
+
+def _quantiles(found: Iterable[DwellTimes]) -> dict[str, DwellQuantiles]:
     return {each.state: DwellQuantiles(*map(each.quantile_ms, (0.5, 0.95, 0.99, 0.999))) for each in found}
 
 
@@ -225,17 +286,22 @@ async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulatio
     )
 
 
-async def _states(runtime: Runtime, kernel: Kernel, totals: dict[str, int]) -> tuple[StatePopulation, ...]:
-    """The states of the chart, then states that only older revisions have, then entities that ended in no state."""
+async def _states(
+    runtime: Runtime, kernel: Kernel, totals: dict[str, int], *, hidden: frozenset[str] | None = None
+) -> tuple[StatePopulation, ...]:
+    """The states of the chart, then states that only older revisions have, then entities that ended in no state.
+
+    With `hidden`, as those see it who may not see these states.
+    """
     chart = kernel.chart
-    dwell = await dwell_quantiles(runtime, chart.kind)
+    dwell = await (dwell_quantiles if hidden is None else visible_dwell_quantiles)(runtime, chart.kind)
     known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
     removed = sorted(each for each in totals if each not in known)
     return (
         *[
-            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS))
+            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS), hidden=hidden)
             for each in chart.states[1:]
-            if each.type != "history"
+            if each.type != "history" and each.id not in (hidden or ())
         ],
         *(StatePopulation(each, "removed", 1, None, totals[each]) for each in removed),
         *(StatePopulation(each, "ended", 1, None, totals[each]) for each in ENDED_STATES.values() if totals.get(each)),
@@ -243,7 +309,13 @@ async def _states(runtime: Runtime, kernel: Kernel, totals: dict[str, int]) -> t
 
 
 async def _state(
-    runtime: Runtime, chart: Chart, state: State, totals: dict[str, int], dwell: DwellQuantiles
+    runtime: Runtime,
+    chart: Chart,
+    state: State,
+    totals: dict[str, int],
+    dwell: DwellQuantiles,
+    *,
+    hidden: frozenset[str] | None,
 ) -> StatePopulation:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
@@ -251,7 +323,9 @@ async def _state(
         stuck = 0
         if totals.get(state.id):
             stuck = await runtime.store.statistics.count_overdue(
-                chart.kind, state.id, before_ms=runtime.clock.now_ms() - within
+                chart.kind,
+                state.id if hidden is None else visible_state(state.id),
+                before_ms=runtime.clock.now_ms() - within,
             )
     return StatePopulation(
         id=state.id,
@@ -280,7 +354,7 @@ async def _revisions(
         states = by_revision.get(each, {})
         is_current = kernel.chart.is_revision(each)
         if states or each == kernel.chart.revision or not is_current:  # a name without entities, of the current one
-            entities = _entities_in(chart or kernel.chart, states)
+            entities = entities_in(chart or kernel.chart, states)
             label = None if chart is None else chart.label
             found.append(RevisionPopulation(each, chart is not None, is_current, entities, states, label))
     return tuple(found)
@@ -299,6 +373,8 @@ async def _chart(runtime: Runtime, kind: str, revision: str) -> Chart | None:
 class ChangeMarks:
     """A number for each kind that differs when its counters changed; streams compare them.
 
+    Of a kind with hidden states there is a second number, for those who may not see them.
+
     The store is read at most once in `MARKS_MS`, whatever the number of streams.
     """
 
@@ -307,6 +383,7 @@ class ChangeMarks:
         self._reading = asyncio.Lock()
         self._read_ms: int | None = None
         self._marks: dict[str, int] = {}
+        self._visible_marks: dict[str, int] = {}
 
     async def marks(self) -> Mapping[str, int]:
         """Return a number for each kind with a loaded chart; empty if the store has no counters."""
@@ -317,23 +394,18 @@ class ChangeMarks:
                 self._read_ms = now_ms
             return self._marks
 
+    async def visible_marks(self) -> Mapping[str, int]:
+        """Return a number for each kind that differs when the counters for others changed."""
+        await self.marks()
+        return self._visible_marks
+
     async def _read(self, now_ms: int) -> dict[str, int]:
         store, found = self._runtime.store, {}
         if store.statistics is not None:
             for kind in self._runtime.charts.kinds():
-                counts = await store.statistics.count_states(kind)
-                found[kind] = hash((counts, await store.statistics.minute_rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
+                counts = await store.statistics.visible_counts(kind)
+                self._visible_marks[kind] = hash(counts.visible)
+                found[kind] = hash(
+                    (counts.states, await store.statistics.minute_rates(kind, since_ms=now_ms - 2 * MINUTE_MS))
+                )
         return found
-
-
-def _entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
-    """Return how many entities these counts of states belong to.
-
-    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
-    longer has; or it ended without a state.
-    """
-    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
-    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
-    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
-    return (found or elsewhere) + ended

@@ -85,6 +85,8 @@ class Append(Struct, frozen=True, dict=True):
     exists and this is its newest attempt; otherwise the result is `StaleAttempt`. `sent_ms` is when the event was first
     sent, if known: a store that keeps a fixed number of keys returns `KeyExpired` when it may have had this one.
     `before` is the snapshot that the step started from: a store with indexes on fields compares it with `snapshot`.
+    `others` are the names under which readers who may not see the hidden states of the chart find the entity
+    (`ports.reading.visible_names`); empty if the chart has none, or if they see no such entity.
 
     `entry_json` and `snapshot_json` are what a store writes: the driver has measured these very bytes.
     """
@@ -100,6 +102,7 @@ class Append(Struct, frozen=True, dict=True):
     fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
     before: Snapshot | None = None
+    others: tuple[str, ...] = ()
 
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")

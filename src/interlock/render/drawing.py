@@ -29,6 +29,7 @@ from interlock.render.shapes.boxes import BoxTree, make_box_tree, state_key
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.compare import compare_trees
 from interlock.render.shapes.geometry import Picture
+from interlock.render.shapes.visible import make_visible_tree
 from interlock.render.svg.painter import SvgOptions, svg
 from interlock.render.svg.theme import Theme, theme_named
 
@@ -73,6 +74,15 @@ def draw_svg(chart: Chart, options: Options | None = None) -> SvgResult:
     check_states(chart, (*options.active, *options.shut))
     whole = make_box_tree(chart)
     return _paint(whole, options)
+
+
+def draw_visible_svg(chart: Chart, options: Options | None = None) -> SvgResult:
+    """Return a chart as SVG without its hidden states. Raises UsageError for a state in the options that is hidden."""
+    options = options or Options()
+    hidden = frozenset() if chart.hidden is None else chart.hidden.states
+    named = (*options.active, *options.shut)
+    check_states(replace(chart, states=tuple(each for each in chart.states if each.id not in hidden)), named)
+    return _paint(make_visible_tree(chart), options)
 
 
 def draw_diff_svg(old: Chart, new: Chart, options: Options | None = None) -> SvgResult:

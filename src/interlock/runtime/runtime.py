@@ -41,6 +41,7 @@ from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.reading.field_indexes import IndexStatus
 from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.ports.reading.projections import ProjectionStatus, Projector
+from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import (
     ENDED_STATES,
     EntityPage,
@@ -60,7 +61,7 @@ from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
-from interlock.runtime.reading.entity_counts import count_by_revision, oldest_ages
+from interlock.runtime.reading.entity_counts import by_revision, count_by_revision, oldest_ages
 from interlock.runtime.reading.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.reading.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.reading.projection import ProjectionRunner, capabilities, register_projection
@@ -442,8 +443,8 @@ class Runtime:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
         With `reader`, the entities that this person may read, found through the index of the owner's field, and as they
-        may see them. If they may not see hidden states of the kind, the list is in the order of ids, and a page may
-        have fewer rows than `limit`, even none, and a cursor to continue from.
+        may see them. If they may not see hidden states of the kind, a page may have fewer rows than `limit`, even none,
+        and a cursor to continue from; where the store has no lists for them, it is in the order of ids.
 
         Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
         or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
@@ -660,21 +661,24 @@ class Runtime:
     async def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
 
-        With `reader`, a kind with hidden states is unknown to a person who may not see them.
+        With `reader`, as that person sees the entities: see `visible_counts`.
 
         The numbers come from the store's counters. A store without counters is read page by page.
         Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
         that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
-        await self.permissions.check_counts(kind, reader)
-        if reader is not None:
-            await self._views.check_kind(kind, reader)
+        visible = None if reader is None else await self.visible_counts(kind, reader)
         charts = [each.chart for each in self.charts.revisions(kind).values()]
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())
-        found = {each.id: 0 for chart in charts[-1:] for each in chart.states[1:] if each.type != "history"}
-        by_revision, _ = await count_by_revision(self.store, self.revisions, kind)
-        for states in by_revision.values():
+        hidden = {name for chart in charts if visible is not None and chart.hidden for name in chart.hidden.states}
+        known = (each for chart in charts[-1:] for each in chart.states[1:] if each.type != "history")
+        found = {each.id: 0 for each in known if each.id not in hidden}
+        if visible is None:
+            counted, _ = await count_by_revision(self.store, self.revisions, kind)
+        else:
+            counted = by_revision(visible)
+        for states in counted.values():
             for state, entities in states.items():
                 found[state] = found.get(state, 0) + entities
         return found
@@ -687,6 +691,16 @@ class Runtime:
         """
         counts = await self.counts(kind, reader=reader)
         return await oldest_ages(self.store, self.revisions, kind, counts, now_ms=self.clock.now_ms())
+
+    async def visible_counts(self, kind: str, reader: Reader) -> tuple[StateCount, ...] | None:
+        """Return how many entities are in each state as a reader sees them, by revision; None if they see everything.
+
+        An entity in a hidden state counts where it was before. Raises NotFoundError, as for an unknown kind, where the
+        store cannot count so: a store of files or of another package without counters, and until an entry of this
+        release has been written for each entity of the kind. DeniedError for a reader who may not read all of them.
+        """
+        await self.permissions.check_counts(kind, reader)
+        return await self._views.visible_counts(kind, reader)
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""

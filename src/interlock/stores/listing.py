@@ -6,6 +6,8 @@ Rule 2: an entity that ended without a final state is in no state and has no tag
 it ended, since then. Every store that keeps lists asks here where an entity is listed.
 Rule 3: a list is in the order of the time when the entity entered the state of the query, or its configuration; a list
 by prefix, or `by_id`, is in the order of ids.
+Rule 4: for readers who may not see hidden states, an entity is listed under further names (`Append.others`), each with
+its own time. A step that changes nothing for them leaves these rows as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.ports.reading.visible_names import is_for_others, state_for_others
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, Append, EntityPage, EntityQuery, EntityRow
 from interlock.stores.cursor import decode_cursor, encode_cursor
 
@@ -44,7 +47,21 @@ def active_states(append: Append, before: Mapping[str, int]) -> tuple[dict[str, 
     """
     at_ms = append.entry.event.at_ms
     states, tags = listed_under(append)
-    return {state: before.get(state, at_ms) for state in states}, tags
+    active = {state: before.get(state, at_ms) for state in states}
+    return active | visible_times(append, before) if append.others else active, tags
+
+
+def visible_times(append: Append, before: Mapping[str, int]) -> dict[str, int]:
+    """Return the names under which others find an entity after a step, each with its time.
+
+    A state has the time when others saw the entity enter it. All other names have the time when the states that they
+    see last changed.
+    """
+    at_ms, others = append.entry.event.at_ms, append.others
+    known = sum(map(is_for_others, before))
+    if known == len(others) and all(name in before for name in others):
+        return {name: before[name] for name in others}
+    return {name: at_ms if state_for_others(name) is None else before.get(name, at_ms) for name in others}
 
 
 def since_ms(active: Mapping[str, int], configuration: tuple[str, ...], default: int) -> int:

@@ -42,6 +42,11 @@ from interlock.ports.reading.statistics import (
     ProcessStays,
     StateCount,
     Statistics,
+    VisibleCounts,
+    counts_of_all,
+    dwell_for_others,
+    dwell_of_all,
+    visible_counts,
 )
 from interlock.ports.store import (
     PAGE_MAX,
@@ -177,8 +182,8 @@ class MemoryStore:
             stored.snapshot = append.snapshot
             before = stored.entered_ms
             stored.entered_ms, stored.tags = active_states(append, before)
-            exited = [each for each in before.items() if each[0] not in stored.entered_ms]
-            entered = [each for each in stored.entered_ms.items() if each[0] not in before]
+            exited = [each for each in before.items() if stored.entered_ms.get(each[0]) != each[1]]
+            entered = [each for each in stored.entered_ms.items() if before.get(each[0]) != each[1]]
             self._statistics.count_step(append.kind, exited, entered, entry.event)
             self._work.apply(append.entity, append.work)
             return Appended(entry.version, record.head)
@@ -292,6 +297,13 @@ class MemoryStore:
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
+        return counts_of_all(self._counts(kind))
+
+    async def visible_counts(self, kind: str) -> VisibleCounts:
+        """Return the population of every state by revision, as it is and as others see it."""
+        return visible_counts(self._counts(kind))
+
+    def _counts(self, kind: str) -> tuple[StateCount, ...]:
         found: dict[tuple[str, str], int] = {}
         with self._lock:
             self._check_open()
@@ -303,6 +315,13 @@ class MemoryStore:
 
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
+        return dwell_of_all(self._dwell(kind, since_ms))
+
+    async def visible_dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Dwell times as others see them."""
+        return dwell_for_others(self._dwell(kind, since_ms))
+
+    def _dwell(self, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
         found: dict[str, list[int]] = {}
         with self._lock:
             for (own, state, day_ms, bucket), stays in self._statistics.stays.items():

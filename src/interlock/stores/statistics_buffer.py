@@ -24,6 +24,7 @@ from interlock.ports.reading.statistics import (
     SeenKind,
     seen_kind,
 )
+from interlock.ports.reading.visible_names import is_for_others, state_for_others
 
 BUCKETS = len(DWELL_BOUNDS_MS) + 1
 
@@ -168,11 +169,15 @@ class StatisticsBuffer:
             counts[what] += 1
             day_ms = time_ms // DAY_MS * DAY_MS
             for state, entered_ms in states_left:
+                if state[:1] == ":" and is_for_others(state) and state_for_others(state) is None:
+                    continue  # a name of lists, not of a state
                 stay_ms = time_ms - entered_ms
                 place = (kind, state, day_ms, bisect_left(DWELL_BOUNDS_MS, stay_ms))
                 stays[place] = stays.get(place, 0) + 1
                 totals[kind, state] = totals.get((kind, state), 0) + stay_ms
             for state, _ in states_entered:
+                if state[:1] == ":" and is_for_others(state):
+                    continue
                 seen[kind, "state", state, day_ms].append(time_ms)
             if event[:1] not in ("", "_"):  # creations and moves are no events of the chart
                 seen[kind, seen_kind(source) if what == STEPS else "refused", event, day_ms].append(time_ms)

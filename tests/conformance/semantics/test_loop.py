@@ -39,7 +39,7 @@ def test_s7_an_internal_event_is_bound_when_it_is_taken() -> None:
 
 
 def test_s7_an_unhandled_internal_event_is_dropped() -> None:
-    """In every mode of `unhandled`; it is no fault unless it is an error."""
+    """In every mode of `unhandled`; it is not a fault unless it is an error."""
     life = Life("unhandled: reject\nstates: {a: {on: {e: {actions: [{raise: nobody}, done]}}}}")
 
     assert ("done", "applied None", []) == (life.send("e"), life.verdict, life.faults)

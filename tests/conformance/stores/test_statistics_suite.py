@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.ports.reading.statistics import StateCount
+from interlock.ports.reading.visible_names import visible_names
 from interlock.ports.store import Append, EntityQuery
 from interlock.stores import memory
 from interlock.stores.postgres.opening import open_store as open_postgres
@@ -100,7 +102,36 @@ class CallsAllCancelled(memory.MemoryStore):
         )
 
 
-@pytest.mark.parametrize("faulty", [KeepsTheEnded, ForgetsTheEnded, KeepsTheTags, MovesTheEnded, CallsAllCancelled])
+class ShowsOthersTheTruth(memory.MemoryStore):
+    """Lists entities for others where they are."""
+
+    async def append(self, append: Append) -> Any:
+        others = visible_names(append.states, append.tags) if append.others else ()
+        return await super().append(replace(append, others=others))
+
+
+class MovesInTheListsOfOthers(memory.MemoryStore):
+    """Each step moves an entity in the lists for others."""
+
+    async def append(self, append: Append) -> Any:
+        answer = await super().append(append)
+        times = self._entities[append.entity].entered_ms
+        times.update(dict.fromkeys(append.others, append.entry.event.time_ms))
+        return answer
+
+
+FAULTY = (
+    KeepsTheEnded,
+    ForgetsTheEnded,
+    KeepsTheTags,
+    MovesTheEnded,
+    CallsAllCancelled,
+    ShowsOthersTheTruth,
+    MovesInTheListsOfOthers,
+)
+
+
+@pytest.mark.parametrize("faulty", FAULTY)
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
     found = []
     for case in statistics_cases():

@@ -15,7 +15,7 @@ from tests.crash.disks import failing_calls
 from tests.crash.disks.failing_calls import FAULTS, KILL, LIVES, Fault, calls_of, faults_of, is_possible, prepare, swept
 
 EVERY = {"files": 19, "rotating": 23, "sqlite": 31}
-"""How many faults stand for one here; no multiple of the three ways, so that each way has its turn."""
+"""How many faults are sampled as one here; not a multiple of the three ways, so that each way has its turn."""
 
 
 @pytest.fixture(autouse=True)

@@ -123,7 +123,7 @@ class _Process:
         await self._end()
 
     async def close(self) -> None:
-        """Let the process answer what it was asked and end."""
+        """Let the process answer its question and end."""
         self.is_ready = False
         self._writer.write_eof()
         await self._end()

@@ -143,7 +143,7 @@ def compact_violations(world: World, ledger: Ledger, asked: str | None) -> list[
         records = journals.read(ENTITY, after=since)
     base = journals.journal_base(ENTITY)
     if since not in (0, *BASES) or (asked == "compacted" and since != BASES[-1]):
-        found.append(f"compact: it begins after version {since}")
+        found.append(f"compact: it starts after version {since}")
     if since and (base is None or (base.version, base.snapshot.version) != (since, since)):
         found.append(f"lost: the base {base} of version {since}")
     if [each.version for each in records] != list(range(since + 1, ENTRIES + 1)):

@@ -276,7 +276,7 @@ async def test_the_certificate_must_match_the_name(monkeypatch: pytest.MonkeyPat
 
     def wrapped(self: ssl.SSLContext, sock: socket.socket, *, server_hostname: str | None = None) -> ssl.SSLSocket:
         asked.append((sock.getpeername()[0], server_hostname, self.check_hostname, self.verify_mode))
-        raise ssl.SSLCertVerificationError("somebody else")
+        raise ssl.SSLCertVerificationError("another name")
 
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrapped)
     _names(monkeypatch, ["127.0.0.2"])

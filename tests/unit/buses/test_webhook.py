@@ -207,7 +207,7 @@ async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("begun", "sent"),
+    ("started", "sent"),
     [
         (b"HTTP/1.1 200 OK\r\nX: ", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True),
@@ -216,14 +216,14 @@ async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch:
     ],
 )
 async def test_an_endpoint_that_responds_byte_by_byte_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool
+    monkeypatch: pytest.MonkeyPatch, started: bytes, sent: bool
 ) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
     monkeypatch.setattr(webhook, "SECONDS", 0.3)
     ending, ended = asyncio.Event(), asyncio.Event()
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(begun)
+        writer.write(started)
         try:
             while not ending.is_set():
                 writer.write(b"x")

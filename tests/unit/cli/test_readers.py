@@ -23,11 +23,12 @@ ARGUMENTS = {
     "show": (("account/1",), ("account/1", "--at", "1"), ("account/1", "--at", "3")),
     "can": (("account/1",),),
     "journal": (("account/1",), ("account/1", "--after", "1"), ("account/1", "--limit", "1")),
+    "top": (("account", "--once"),),
     "ls": tuple(("account", *more) for more in ((), ("--state", "active"), ("--state", "frozen"), ("--older", "1m"))),
 }
 """What each command is asked; a new command for readers needs a line."""
 
-AGES = re.compile(r"\d+(\.\d+)?(ms|s|m|h|d)( ago)?")
+AGES = re.compile(r'\d+(\.\d+)?(ms|s|m|h|d)( ago)?|"now_ms": \d+')
 
 
 def reading_commands() -> set[str]:

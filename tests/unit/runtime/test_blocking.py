@@ -289,20 +289,20 @@ def test_interrupted_calls_leak_no_pipes(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_closing_answers_the_caller_of_a_call_that_ignores_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "STOP_MS_MAX", 10)
     doors = _opened()
-    begun = Event()
+    started = Event()
 
     async def stubborn() -> None:
         asyncio.current_task()._log_destroy_pending = False  # type: ignore[union-attr]  # it is left alone on purpose
         while True:
             try:
-                begun.set()
+                started.set()
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 continue
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(doors._wait, stubborn())
-        begun.wait(PATIENCE_SECONDS)
+        started.wait(PATIENCE_SECONDS)
         doors.close()
         with pytest.raises(UnavailableError) as raised:
             waiting.result(PATIENCE_SECONDS)

@@ -307,15 +307,15 @@ async def test_messages_that_do_not_finish_in_time_are_requeued_in_order(
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 2)]
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def hang(*_: Any, **__: Any) -> Any:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
         runtime.submit = hang  # type: ignore[method-assign]  # a store that never answers
         async with Consumer(Handing(*spies), runtime, to_invoice) as intake:
-            await begun.wait()
+            await started.wait()
             await eventually(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
 
     assert [[("put back", 1)]] * 2 == [each.answers for each in spies]

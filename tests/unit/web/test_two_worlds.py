@@ -7,25 +7,33 @@ What may differ is that nothing happens while the account is frozen (ADR 0138).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 from msgspec.structs import replace
 
+from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
+from interlock.ports.reading.statistics import StateCount, VisibleCounts, visible_counts
+from interlock.ports.reading.visible_names import visible_names
 from interlock.ports.store import EntityRow
+from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.requests import CallerRequests
+from interlock.stores.sql import store as sql_store
 from interlock.testing.clock import VirtualClock
 from interlock.trust.users import RIGHTS
 from interlock.trust.visibility import Lens, VisibleReceipt, VisibleRow
 from interlock.web.app import ENDPOINTS
 from interlock.web.http.console import Console
 from tests.support.accounts import ACCOUNT, EVE, account
+from tests.support.stays import ACCOUNTS, Action, actions, live
 from tests.unit.web import test_hidden
 from tests.unit.web.consoles import Client, make_user, open_console
 from tests.unit.web.test_hidden import ORDERED, answered, requests
@@ -47,7 +55,7 @@ LISTS = (
 )
 
 ENTITY_DOORS = ("/entity/", "/accepted/", "/journal/", "/streams/entity/", "/send/")
-"""Endpoints that show others the cover; all others treat the kind as unknown."""
+"""Endpoints about one entity, which show others its cover."""
 
 
 @asynccontextmanager
@@ -146,6 +154,26 @@ async def test_no_endpoint_shows_whether_an_account_is_or_was_frozen(
     assert [] == await difference(tmp_path, frozen_at=frozen_at, ends=ends)
 
 
+async def random_world(script: list[Action], *, is_frozen: bool) -> dict[str, str]:
+    """Return all answers after a script, with its stays or without."""
+    clock = VirtualClock(BEGAN_MS)
+    ada = make_user("ada", roles=("customer",), rights=ALMOST_ALL)
+    async with open_console("memory:", charts=(account(NOTES_MASKED),), who=ada, clock=clock) as client:
+        for name in ACCOUNTS:
+            await client.post("kinds/account/entities", {"id": name, "key": f"c-{name}"})
+        await live(client.runtime, clock, script, is_frozen=is_frozen)
+        return await everything(client)
+
+
+@settings(max_examples=4)
+@given(actions(least=6))
+def test_no_endpoint_shows_random_stays(script: list[Action]) -> None:
+    """The requests are about account 1; stays of the others may show in lists, counts and streams."""
+    worlds = [asyncio.run(random_world(script, is_frozen=is_frozen)) for is_frozen in (False, True)]
+
+    assert [] == [name for name in worlds[0] if worlds[0][name] != worlds[1][name]]
+
+
 async def test_every_endpoint_for_entities_works_for_their_owner(tmp_path: Path) -> None:
     """The comparison would also hold if nothing were shown."""
     async with world(tmp_path / "one") as (client, _):
@@ -174,7 +202,7 @@ async def test_every_endpoint_for_entities_works_for_their_owner(tmp_path: Path)
     assert {"deposited": True, "closed": True, "frozen": False} == {
         each["event"]: each["accepted"] for each in accepted if each["event"] in ("deposited", "closed", "frozen")
     }
-    assert [404, 200] == lists
+    assert [200, 200] == lists
 
 
 # Mutants: each breaks one rule, and the comparison must notice
@@ -210,8 +238,28 @@ async def true_receipt(self: CallerRequests, *args: Any, reader: Any, **options:
 
 
 def open_lists(self: Console, user: Any, kind: str) -> bool:
-    """Lists and counts are shown."""
+    """True lists and counts are shown."""
     return True
+
+
+real_others = ListedStates.others
+
+
+def others_find_the_truth(self: ListedStates, kernel: Kernel, snapshot: Snapshot) -> tuple[str, ...]:
+    """The rows for others have the true states."""
+    return visible_names(*self.active(kernel, snapshot)) if real_others(self, kernel, snapshot) else ()
+
+
+def others_lose_it(self: ListedStates, kernel: Kernel, snapshot: Snapshot) -> tuple[str, ...]:
+    """A frozen account has no rows for others."""
+    return () if snapshot.configuration == ("frozen",) else real_others(self, kernel, snapshot)
+
+
+def true_counts(counts: tuple[StateCount, ...]) -> VisibleCounts:
+    """Others get the true counts."""
+    found = visible_counts(counts)
+    every = (each for each in found.visible if not each.state)
+    return VisibleCounts(found.states, (*every, *(each for each in found.states if each.state != "frozen")))
 
 
 @pytest.mark.parametrize(
@@ -223,10 +271,13 @@ def open_lists(self: Console, user: Any, kind: str) -> bool:
         (Lens, "row", true_times, True),
         (CallerRequests, "send_for", true_receipt, False),
         (Console, "may_see", open_lists, False),
+        (ListedStates, "others", others_find_the_truth, False),
+        (ListedStates, "others", others_lose_it, False),
+        (sql_store, "visible_counts", true_counts, False),
     ],
 )
 async def test_the_comparison_notices_a_broken_rule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, mutant: Callable[..., Any], ends: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, mutant: Callable[..., Any], ends: bool
 ) -> None:
     monkeypatch.setattr(owner, name, mutant)
 

@@ -15,8 +15,8 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Conflict, Loaded, Store
 from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.charts.revisions import Revisions
-from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.history.replay import replay
+from interlock.runtime.listed_states import ListedStates
 
 
 async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
@@ -41,8 +41,11 @@ async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:
         assert after is not None
         kernel = await revisions.for_reading(after.kind, after.revision)
         states, tags = listed.active(kernel, after)
+        others = listed.others(kernel, after)
         result = await mirror.append(
-            Append(after.kind, call.entity, record.version - 1, entry, after, states, tags, before=before)
+            Append(
+                after.kind, call.entity, record.version - 1, entry, after, states, tags, before=before, others=others
+            )
         )
         if isinstance(result, Conflict) and result.version < record.version:
             raise CorruptionError(

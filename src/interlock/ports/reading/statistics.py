@@ -7,16 +7,20 @@ Rule 3: a store may lack these (`Store.statistics` is None); its callers do with
 Rule 4: what was seen is kept by day for `SEEN_DAYS`, then the last day only. A state counts when an entity comes to
 rest in it: one that is entered and left in the same step is not seen. Names beyond `SEEN_NAMES_MAX` are counted
 together.
+Rule 5: a kind with hidden states is counted twice: as it is, and as readers see it who may not see those states
+(`Append.others`). Rates are counted once only, with the steps that these readers do not see.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from interlock.model.journal.work import Lane
+from interlock.ports.reading.visible_names import VISIBLE, is_for_others, state_for_others
 
 COUNT_MAX = 10_000
 """Where counting along an index stops, after some milliseconds. One more than this means "and more"."""
@@ -106,11 +110,50 @@ def seen_kind(source: str | None) -> SeenKind:
     return "timer" if source is not None and source.startswith("timer/") else "event"
 
 
+class VisibleCounts(Struct, frozen=True):
+    """The counts of a kind at one moment: `states` as they are, `visible` as others see them.
+
+    In `visible`, the state '' counts the entities that others see. It is empty for a kind without hidden states.
+    """
+
+    states: tuple[StateCount, ...]
+    visible: tuple[StateCount, ...]
+
+
+def counts_of_all(counts: Iterable[StateCount]) -> tuple[StateCount, ...]:
+    """Return the true counts of all that a store keeps for a kind."""
+    return tuple(each for each in counts if not is_for_others(each.state))
+
+
+def visible_counts(counts: tuple[StateCount, ...]) -> VisibleCounts:
+    """Return all counts that a store keeps for a kind, divided."""
+    named = ((each, "" if each.state == VISIBLE else state_for_others(each.state)) for each in counts)
+    visible = (StateCount(each.revision, state, each.entities) for each, state in named if state is not None)
+    return VisibleCounts(counts_of_all(counts), tuple(visible))
+
+
+def dwell_of_all(found: Iterable[DwellTimes]) -> tuple[DwellTimes, ...]:
+    """Return the true dwell times of all that a store keeps for a kind."""
+    return tuple(each for each in found if not is_for_others(each.state))
+
+
+def dwell_for_others(found: Iterable[DwellTimes]) -> tuple[DwellTimes, ...]:
+    """Return the dwell times for others of all that a store keeps for a kind."""
+    named = ((state_for_others(each.state), each.stays) for each in found)
+    return tuple(DwellTimes(state, stays) for state, stays in named if state is not None)
+
+
 class Statistics(Protocol):
     """The statistics of a store."""
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return the population of every state, by revision."""
+
+    async def visible_counts(self, kind: str) -> VisibleCounts:
+        """Return the population of every state by revision, as it is and as others see it."""
+
+    async def visible_dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Return dwell times as others see them, by state. Empty for a kind without hidden states."""
 
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return the dwell times of stays that ended since a day, by state."""

@@ -18,43 +18,15 @@ from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.journal.work import WorkDelta, WorkId
-from interlock.model.limits import ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOTS_CACHED_MAX
+from interlock.model.limits import ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import Append
 from interlock.runtime.entities.send_request import SendRequest
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.message_setting import MessageSetting
 
 NO_WORK = WorkDelta()
-
-
-class ListedStates:
-    """What lists need of a chart: active states with their tags, computed once."""
-
-    def __init__(self) -> None:
-        self._active: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
-
-    def active(self, kernel: Kernel, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the active states of a snapshot, compounds too, and their tags."""
-        name = (snapshot.revision, snapshot.configuration)
-        found = self._active.get(name)
-        if found is None:
-            states = kernel.active(snapshot)
-            found = tuple(each.id for each in states), tuple(sorted({tag for each in states for tag in each.tags}))
-            if len(self._active) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: computing them again is cheaper
-                self._active.clear()
-            self._active[name] = found
-        return found
-
-    @staticmethod
-    def is_hidden(kernel: Kernel, entry: Entry) -> bool:
-        """Whether an entry is not published: of a hidden state, or next to one without a cover."""
-        hidden = kernel.chart.hidden
-        if hidden is None:
-            return False
-        return entry.shown == "nothing" or (
-            not hidden.is_covered and not hidden.states.isdisjoint((*entry.before, *entry.after))
-        )
 
 
 class AppendBuilder:
@@ -110,6 +82,7 @@ class AppendBuilder:
             fence,
             sent_ms,
             before,
+            self._listed.others(kernel, snapshot),
         ).with_json(entry_json=entry_json, snapshot_json=snapshot_json)
 
     def _work_delta(

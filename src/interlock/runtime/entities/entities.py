@@ -49,7 +49,7 @@ from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.charts.rollouts import Rollouts
 from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradeRules, Upgrades
 from interlock.runtime.entities.announcements import Announcements, OnWork
-from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
+from interlock.runtime.entities.append_builder import AppendBuilder
 from interlock.runtime.entities.holds import KnownHolds
 from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
 from interlock.runtime.entities.transition_log import Line, TransitionLog
@@ -57,6 +57,7 @@ from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import replay
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.message_setting import MessageSetting
 from interlock.runtime.vault import PersonalVault, missing_keyring, undeclared_error
 from interlock.trust.audit import AuditRecorder, JoinedAudit

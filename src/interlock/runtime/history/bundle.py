@@ -44,6 +44,7 @@ from interlock.runtime.history.children import started_children
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.request_checks import check_entity
 
 FORMAT_VERSION = 1
@@ -382,6 +383,7 @@ class BundleImport:
             tuple(each.id for each in states),
             tuple(sorted({tag for each in states for tag in each.tags})),
             work,
+            others=ListedStates().others(kernel, snapshot),
         )
         result = await self._store.append(append)
         if not isinstance(result, Appended):

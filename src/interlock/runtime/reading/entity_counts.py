@@ -6,13 +6,14 @@ counters is read page by page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.charts.chart import Chart
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
+from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
 from interlock.runtime.charts.revisions import Revisions
 
@@ -21,11 +22,9 @@ async def count_by_revision(
     store: Store, revisions: Revisions, kind: str, *, rows_max: int | None = None
 ) -> tuple[dict[str, dict[str, int]], bool]:
     """Return the number of entities by revision and state, and whether all were counted: at most `rows_max`."""
-    found: dict[str, dict[str, int]] = {}
     if store.statistics is not None:
-        for each in await store.statistics.count_states(kind):
-            found.setdefault(each.revision, {})[each.state] = each.entities
-        return found, True
+        return by_revision(await store.statistics.count_states(kind)), True
+    found: dict[str, dict[str, int]] = {}
     charts: dict[str, Chart | None] = {}
     is_complete = True
     async for page in pages(store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=rows_max):
@@ -37,6 +36,14 @@ async def count_by_revision(
                 states[name] = states.get(name, 0) + 1
         is_complete = page.after is None
     return found, is_complete
+
+
+def by_revision(counts: Iterable[StateCount]) -> dict[str, dict[str, int]]:
+    """Return the number of entities by revision and state."""
+    found: dict[str, dict[str, int]] = {}
+    for each in counts:
+        found.setdefault(each.revision, {})[each.state] = each.entities
+    return found
 
 
 async def _chart(revisions: Revisions, kind: str, revision: str) -> Chart | None:
@@ -86,3 +93,16 @@ async def oldest_ages(
                     found[state] = max(0, now_ms - row.entered_ms)
                     break
     return found
+
+
+def entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
+    """Return how many entities these counts of states belong to.
+
+    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
+    longer has; or it ended without a state.
+    """
+    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
+    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
+    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
+    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
+    return (found or elsewhere) + ended

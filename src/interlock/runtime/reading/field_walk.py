@@ -66,13 +66,16 @@ async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -
 async def walk(
     store: Store, query: EntityQuery, matching: Callable[[EntityRow], Awaitable[EntityRow | None]]
 ) -> EntityPage:
-    """Return a page of what `matching` makes of the rows of a list, without those of which it makes None."""
-    limit = min(query.limit, PAGE_MAX)
+    """Return a page of what `matching` makes of the rows of a list, without those of which it makes None.
+
+    Rows are read in pieces that double from `limit`.
+    """
+    limit = piece = min(query.limit, PAGE_MAX)
     rows: list[EntityRow] = []
     unreadable: dict[str, None] = {}
     remaining, after = WALK_MAX, query.after
     while remaining > 0:
-        page = await store.find(replace(query, after=after, limit=min(PAGE_MAX, remaining)))
+        page = await store.find(replace(query, after=after, limit=min(PAGE_MAX, remaining, piece)))
         unreadable |= dict.fromkeys(page.unreadable)
         for number, row in enumerate(page.rows, start=1):
             found = await matching(row)
@@ -83,6 +86,7 @@ async def walk(
                 return EntityPage(tuple(rows), cut.after, tuple(sorted(unreadable)))
         after = page.after
         remaining -= max(1, len(page.rows))
+        piece *= 2
         if after is None or len(rows) >= limit:
             break
     return EntityPage(tuple(rows), after, tuple(sorted(unreadable)))

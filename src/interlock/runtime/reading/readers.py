@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
@@ -23,11 +22,13 @@ from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.visible import MASK, VisibleSnapshot
 from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityPage, EntityQuery, EntityRow
 from interlock.runtime.charts.registry import unknown_kind
 from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.history.replay import At, entries_after, parse_moment, state_at
 from interlock.runtime.reading.field_walk import find_by_walk, find_conditions, meets, read_snapshot, walk
+from interlock.runtime.reading.visible_lists import complete_counts, visible_query
 from interlock.runtime.request_checks import check_principal, unknown_entity
 from interlock.trust.visibility import Lens, VisibleEntry, lens_for
 
@@ -157,6 +158,20 @@ class ReaderViews:
             replace(each, values={}, error=None) for each in found if not lens.hides_transition(each.transition)
         )
 
+    async def visible_counts(self, kind: str, reader: Reader) -> tuple[StateCount, ...] | None:
+        """As `Runtime.visible_counts`."""
+        checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
+        charts = await self._charts(kind)
+        lenses = [lens_for(each, checked) for each in charts]
+        if not any(each.hides for each in lenses):
+            return None
+        if all(each.hides and not each.is_closed for each in lenses):
+            counts = await complete_counts(self._store, kind, charts)
+            if counts is not None:
+                return tuple(each for each in counts.visible if each.state)
+        await self.check_kind(kind, reader)
+        return None
+
     async def check_kind(self, kind: str, reader: Reader) -> None:
         """Raise NotFoundError, as for an unknown kind, where lists and counts would show hidden states to a reader."""
         checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
@@ -181,9 +196,10 @@ class ReaderViews:
 
         `asked` is the query of the reader, without the conditions of the chart's `read`.
 
-        If a chart covers its hidden states, entities are read one by one in the order of their ids, and filtered by
-        what the reader sees. Raises as `check_kind` does if it does not cover them; UsageError for a hidden state or
-        tag, as for one that is unknown, and for a condition on a masked field, as if it had no index.
+        If a chart covers its hidden states, the list comes from the rows that the store keeps for others. Where these
+        are not complete, and with conditions on fields, entities are read one by one in the order of their ids, and
+        filtered by what the reader sees. Raises as `check_kind` does if the chart does not cover them; UsageError for a
+        hidden state or tag, as for one that is unknown, and for a condition on a masked field, as if it had no index.
         """
         checked = check_principal(reader, now_ms=self._entities.clock.now_ms()) or {}
         charts = await self._charts(query.kind)
@@ -201,9 +217,10 @@ class ReaderViews:
             await self.check_kind(query.kind, reader)
         self._check_names(query, charts, lenses)
         conditions = await find_conditions(self._revisions, query)
-        rows = msgspec.structs.replace(
-            EntityQuery(kind=query.kind, by_id=True), prefix=query.prefix, after=query.after, limit=query.limit
-        )
+        rows = EntityQuery(kind=query.kind, by_id=True, prefix=query.prefix, after=query.after, limit=query.limit)
+        hides_all = all(each.hides for each in lenses.values())
+        if hides_all and not query.where and await complete_counts(self._store, query.kind, charts) is not None:
+            rows = visible_query(query)
 
         async def shown(row: EntityRow) -> EntityRow | None:
             snapshot = await read_snapshot(self._store, self._revisions, row.entity)

@@ -14,7 +14,7 @@ from interlock.errors import CorruptionError
 from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.journal.record import chain_start, encode_line
 from interlock.ports.store import Append
-from interlock.stores.listing import decode_active, decode_texts, listed_under, since_ms
+from interlock.stores.listing import decode_active, decode_texts, listed_under, since_ms, visible_times
 
 NEW_ACTIVE, NEW_TAGS = b"{}", b"[]"
 
@@ -81,6 +81,8 @@ def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
     head, line = encode_line(version, entry.key, append.entry_json, durable=tip.journal_bytes, previous=tip.head)
     states, tags = (append.states, append.tags) if after.ended is None else listed_under(append)
     active = {state: before.get(state, at_ms) for state in states}
+    if append.others:
+        active |= visible_times(append, before)
     entered_ms = active.get(configuration[0]) if len(configuration) == 1 else None
     if entered_ms is None:  # regions, or an entity that ended without a final state
         entered_ms = since_ms(active, configuration, at_ms)
@@ -96,22 +98,24 @@ def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
     changes = None
     if tip.revision != revision or tags_before != tags:
         changes = ListChanges(
-            [each for each in before.items() if each[0] not in active],
-            [each for each in active.items() if each[0] not in before],
+            [each for each in before.items() if active.get(each[0]) != each[1]],
+            [each for each in active.items() if before.get(each[0]) != each[1]],
             [tag for tag in tags_before if tag not in tags],
             [tag for tag in tags if tag not in tags_before],
             _count_changes(tip.revision, before, revision, active),
         )
-    elif tip.entered_ms != entered_ms or before.keys() != active.keys():
+    elif tip.entered_ms != entered_ms or before != active:
         changes = ListChanges([], [], [], [], [])
         for each in before.items():
-            if each[0] not in active:
+            if active.get(each[0]) != each[1]:
                 changes.states_left.append(each)
-                changes.counts.append((revision, each[0], -1))
+                if each[0] not in active:
+                    changes.counts.append((revision, each[0], -1))
         for each in active.items():
-            if each[0] not in before:
+            if before.get(each[0]) != each[1]:
                 changes.states_entered.append(each)
-                changes.counts.append((revision, each[0], 1))
+                if each[0] not in before:
+                    changes.counts.append((revision, each[0], 1))
     return CommitPlan(append, line, encode(configuration), tip, new_tip, changes)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.reading.statistics import StateCount, Statistics
+from interlock.ports.reading.statistics import StateCount, Statistics, counts_of_all
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Itself, Store
 from interlock.ports.trust.retention import JournalBase, Retention, Tombstone
 from interlock.stores.sql import definitions, lists, retention, statistics
@@ -64,7 +64,7 @@ class JoinedSqlStore(Store):
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return how many entities are in each state, by revision."""
-        return await self._ask(statistics.count_states(self._sql, self._tenant, kind))
+        return counts_of_all(await self._ask(statistics.count_states(self._sql, self._tenant, kind)))
 
     @property
     def retention(self) -> Retention:

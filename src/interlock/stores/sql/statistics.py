@@ -28,12 +28,12 @@ from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 
 
 def count_states(sql: Statements, tenant: str, kind: str) -> Questions[tuple[StateCount, ...]]:
-    """Return how many entities are in each state, by revision."""
+    """Return how many entities are in each state, by revision, also as others see it."""
     return tuple(StateCount(*row) for row in (yield Ask(sql.counts, (tenant, kind))))
 
 
 def dwell_times(sql: Statements, tenant: str, kind: str, since_ms: int) -> Questions[tuple[DwellTimes, ...]]:
-    """Return dwell times by state, summed over all days since a time."""
+    """Return dwell times by state, summed over all days since a time, also as others see them."""
     found: dict[str, list[int]] = {}
     for state, bucket, stays in (yield Ask(sql.dwell, (tenant, kind, since_ms // DAY_MS * DAY_MS))):
         found.setdefault(state, [0] * BUCKETS)[bucket] += stays

@@ -21,7 +21,19 @@ from interlock.ports.definitions import Definition, Definitions, Edition, Stored
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.reading.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.reading.projections import ProjectionStatus
-from interlock.ports.reading.statistics import DwellTimes, LastSeen, MinuteRates, ProcessStays, StateCount, Statistics
+from interlock.ports.reading.statistics import (
+    DwellTimes,
+    LastSeen,
+    MinuteRates,
+    ProcessStays,
+    StateCount,
+    Statistics,
+    VisibleCounts,
+    counts_of_all,
+    dwell_for_others,
+    dwell_of_all,
+    visible_counts,
+)
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -294,10 +306,24 @@ class SqlStore:
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return how many entities are in each state, by revision."""
+        return counts_of_all(await self._counts(kind))
+
+    async def visible_counts(self, kind: str) -> VisibleCounts:
+        """Return the population of every state by revision, as it is and as others see it."""
+        return visible_counts(await self._counts(kind))
+
+    async def _counts(self, kind: str) -> tuple[StateCount, ...]:
         return await self.database.read(lambda: statistics.count_states(self._sql, self._tenant, kind))
 
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return dwell times of stays that ended since a day, by state."""
+        return dwell_of_all(await self._dwell(kind, since_ms))
+
+    async def visible_dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Return dwell times as others see them, by state."""
+        return dwell_for_others(await self._dwell(kind, since_ms))
+
+    async def _dwell(self, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
         return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
 
     async def process_stays(self) -> tuple[ProcessStays, ...]:

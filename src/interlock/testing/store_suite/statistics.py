@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.reading.statistics import Statistics
+from interlock.ports.reading.visible_names import VISIBLE, visible_names, visible_state
 from interlock.ports.store import Append, EntityQuery, Store
 from interlock.testing.store_suite.samples import SampleEntity, kernel
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, list_all
@@ -117,6 +118,47 @@ async def work_in_line_is_counted_by_lane(subject: StoreSubject) -> None:
         expect([1, 1, 0, 0], [await statistics.count_work(lane) for lane in lanes])
 
 
+async def others_have_lists_and_counts_of_their_own(subject: StoreSubject) -> None:
+    """An entity is listed and counted for others by `Append.others`, with the times of what they saw, and as it is."""
+    packed = visible_names(("packed",), ("inside",))
+    moving = visible_names(("moving", "moving.road"), ("outside",))
+    one, other, unseen = (
+        SampleEntity("parcel/a", time_ms=100),
+        SampleEntity("parcel/b", time_ms=200),
+        SampleEntity("parcel/c", time_ms=1_200),
+    )
+    async with subject.opened() as store:
+        await append_all(store, replace(one.create(), others=packed), replace(other.create(), others=packed))
+        await append_all(store, unseen.create())
+        await append_all(store, replace(one.step("shipped", key="s", after_ms=900), others=packed))
+        expect(["parcel/b", "parcel/a", "parcel/c"], await _names(store, EntityQuery(kind="parcel")))
+        expect(["parcel/a"], await _names(store, EntityQuery(kind="parcel", state="moving")))
+        for name in packed:
+            expect(["parcel/a", "parcel/b"], await _names(store, EntityQuery(kind="parcel", state=name)), name)
+        expect([("1.0.0", "moving", 1), ("1.0.0", "moving.road", 1), ("1.0.0", "packed", 2)], await _counts(store))
+        expect([("", 2), ("packed", 2)], await _visible(store))
+
+        await append_all(store, replace(other.step("shipped", key="s", after_ms=1_300), others=moving))  # at 1,500
+        await append_all(store, replace(one.step(key="n"), others=packed))
+        expect(["parcel/a", "parcel/b"], await _names(store, EntityQuery(kind="parcel", state=VISIBLE)))
+        expect(["parcel/a"], await _names(store, EntityQuery(kind="parcel", state=visible_state("packed"))))
+        expect(["parcel/b"], await _names(store, EntityQuery(kind="parcel", state=moving[-1])))
+        expect([("", 2), ("moving", 1), ("moving.road", 1), ("packed", 1)], await _visible(store))
+
+        await append_all(store, replace(one.step(key="m", after_ms=2_000), others=moving))  # they see it move at 3,010
+        expect(["parcel/b", "parcel/a"], await _names(store, EntityQuery(kind="parcel", state=VISIBLE)))
+        older = EntityQuery(kind="parcel", state=visible_state("moving"), entered_before_ms=3_010)
+        expect(["parcel/b"], await _names(store, older))
+        expect(["parcel/a"], await _names(store, EntityQuery(kind="parcel", state=VISIBLE, prefix="a")))
+        expect(2, await _overdue(store, visible_state("moving")))
+        expect(0, await _overdue(store, visible_state("packed")))
+
+        await append_all(store, replace(other.step(key="g"), others=()))
+        expect(["parcel/a"], await _names(store, EntityQuery(kind="parcel", state=VISIBLE)))
+        expect([("", 1), ("moving", 1), ("moving.road", 1)], await _visible(store))
+        expect(3, len(await _names(store, EntityQuery(kind="parcel"))))
+
+
 def _after(append: Append, key: str, after_ms: int) -> Append:
     """A step that changes only the version of an ended entity."""
     entry, version = append.entry, append.entry.version
@@ -136,6 +178,13 @@ async def _counts(store: Store, kind: str = "parcel") -> list[tuple[str, str, in
     return sorted(
         (labels.get(each.revision, each.revision.partition("+")[0]), each.state, each.entities) for each in found
     )
+
+
+async def _visible(store: Store) -> list[tuple[str, int]]:
+    """The counts for others; those of the same answer that are true must be the counts."""
+    found = await _statistics(store).visible_counts("parcel")
+    expect(await _statistics(store).count_states("parcel"), found.states)
+    return sorted((each.state, each.entities) for each in found.visible)
 
 
 async def _overdue(store: Store, state: str) -> int:
@@ -159,4 +208,5 @@ CASES = (
     failed_and_cancelled_entities_are_counted_separately,
     work_in_line_is_counted_by_lane,
     an_entity_of_another_revision_is_cancelled_once,
+    others_have_lists_and_counts_of_their_own,
 )

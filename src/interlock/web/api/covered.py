@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import DeniedError, NotFoundError, UsageError
 from interlock.observe.acceptance import Acceptance, acceptances, masked_acceptance
+from interlock.observe.population import Population, population_for
 from interlock.trust.disclosure import public_text
 from interlock.trust.visibility import ACCEPTED, VisibleEntry, VisibleReceipt
 from interlock.web.api.views import (
@@ -95,6 +96,22 @@ async def covered_journal(request: RequestContext, entity: str) -> JournalView:
             raise
         return JournalView((), latest, public_text(error)[0])
     return JournalView(limit_bytes(list(map(visible_entry_view, entries)), is_newest=query.after is None), latest)
+
+
+async def counts_covered(request: RequestContext, kind: str) -> bool:
+    """Whether a user who may not see the hidden states of a kind sees its counts and its drawing."""
+    if not request.console.may_count_covers(request.user, kind):
+        return False
+    try:
+        await request.console.runtime.visible_counts(kind, reader_of(request.user))
+    except (DeniedError, NotFoundError):
+        return False
+    return True
+
+
+async def covered_population(request: RequestContext, kind: str) -> Population:
+    """Return the population of a kind as a user sees it who may not see its hidden states."""
+    return await population_for(request.console.runtime, kind, reader_of(request.user))
 
 
 class AcceptedView(Struct, frozen=True, omit_defaults=True):

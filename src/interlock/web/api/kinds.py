@@ -11,14 +11,17 @@ from interlock.model.charts.chart import Chart
 from interlock.model.charts.sites import event_names
 from interlock.model.encoding.index_key import IndexedField
 from interlock.observe.acceptance import payload_schema
-from interlock.observe.population import RevisionPopulation, StatePopulation, population
+from interlock.observe.population import Population, RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.reading.statistics import MinuteRates
 from interlock.ports.work import WorkQuery
 from interlock.runtime.charts.registry import BUILTIN_KINDS
 from interlock.runtime.charts.rollouts import RolloutState, read_rollout
+from interlock.trust.visibility import is_entitled
+from interlock.web.api.covered import counts_covered, covered_population
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
+from interlock.web.http.console import reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 DEAD_LETTERS_MAX = 1_000
@@ -121,20 +124,26 @@ async def get_overview(request: RequestContext) -> OverviewView:
     """Return every kind that has a chart or an entity."""
     console = request.console
     known = dict.fromkeys([*console.kinds(), *await console.store.kinds()])
-    views = [
-        await _kind_view(request, each) if each in console.kinds() else KindView(each, chart=False)
-        for each in known
-        if each not in BUILTIN_KINDS and request.may_see(each)
-    ]
+    views = []
+    for each in known:
+        if each in BUILTIN_KINDS:
+            continue
+        if request.may_see(each):
+            views.append(await _kind_view(request, each) if each in console.kinds() else KindView(each, chart=False))
+        elif await counts_covered(request, each):
+            views.append(_kind_of(await covered_population(request, each)))
     dead, dead_more = await _dead_letters(request)
     interrupted = [each for each in await console.jobs.interrupted() if may_see_job(request, each)]
     return OverviewView(tuple(views), console.clock.now_ms(), dead, dead_more, len(interrupted))
 
 
 async def _kind_view(request: RequestContext, kind: str) -> KindView:
-    found = await population(request.console.runtime, kind)
+    return _kind_of(await population(request.console.runtime, kind))
+
+
+def _kind_of(found: Population) -> KindView:
     return KindView(
-        kind,
+        found.kind,
         True,
         found.revision,
         found.entities or 0,
@@ -160,12 +169,14 @@ async def _dead_letters(request: RequestContext) -> tuple[int | None, bool]:
 async def get_kind(request: RequestContext) -> KindDetail:
     """Return the population of a kind, and the events that its chart accepts."""
     kind = request.path("kind")
-    chart = request.console.chart_for(request.user, kind)
+    is_covered = await counts_covered(request, kind)
+    chart = request.console.kernel(kind).chart if is_covered else request.console.chart_for(request.user, kind)
+    view = _kind_of(await covered_population(request, kind)) if is_covered else await _kind_view(request, kind)
     root = chart.states[0]
     hidden = request.console.masked_fields(request.user, kind)
     forms = await request.console.runtime.index_forms(kind)
     return KindDetail(
-        await _kind_view(request, kind),
+        view,
         request.console.clock.now_ms(),
         _events(chart),
         payload_schema(root.context),
@@ -198,7 +209,13 @@ def _events(chart: Chart) -> tuple[EventView, ...]:
 
 async def get_drawing(request: RequestContext) -> Response:
     """Return the drawing of a chart as SVG without colours: the page colours it."""
-    chart = request.console.chart_for(request.user, request.path("kind"), request.query.revision)
+    console, kind, revision = request.console, request.path("kind"), request.query.revision
+    if await counts_covered(request, kind):
+        chart = console.kernel(kind, revision).chart
+        if not is_entitled(chart, reader_of(request.user)):
+            return _svg_response(request, await console.visible_drawing(chart), f"{chart.revision}/visible")
+        return _svg_response(request, await console.drawing(chart), chart.revision)
+    chart = console.chart_for(request.user, kind, revision)
     return _svg_response(request, await request.console.drawing(chart), chart.revision)
 
 

@@ -26,6 +26,7 @@ from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.encoding.codec import encode
 from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PER_USER_MAX, STREAMS_SHARE
 from interlock.runtime.request_checks import check_entity
+from interlock.web.api.covered import counts_covered
 from interlock.web.api.views import entry_view, mask_for, visible_entry_view
 from interlock.web.http.console import Console, reader_of
 from interlock.web.http.endpoint import Endpoint, RequestContext, authenticate
@@ -183,9 +184,10 @@ async def _changes(request: RequestContext) -> AsyncGenerator[bytes, None]:
 
 
 async def _marks(request: RequestContext) -> dict[str, int]:
-    """For each visible kind a number that differs when its counters do."""
-    marks = await request.console.change_marks.marks()
-    return {kind: mark for kind, mark in marks.items() if request.may_see(kind)}
+    """For each visible kind a number that differs when its counters do, as the user sees them."""
+    marks, visible = request.console.change_marks, await request.console.change_marks.visible_marks()
+    found = {kind: mark for kind, mark in (await marks.marks()).items() if request.may_see(kind)}
+    return found | {kind: mark for kind, mark in visible.items() if await counts_covered(request, kind)}
 
 
 async def _is_allowed(request: RequestContext) -> bool:

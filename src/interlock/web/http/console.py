@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -21,10 +21,11 @@ from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.clock import Clock
+from interlock.ports.reading.visible_names import VISIBLE
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.ports.trust.authorizer import Allow, AuthorizationRequest
-from interlock.render.drawing import Options, draw_diff_svg, draw_svg
+from interlock.render.drawing import Options, draw_diff_svg, draw_svg, draw_visible_svg
 from interlock.runtime.charts.registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 from interlock.trust.authorization import ChartPolicy
@@ -233,8 +234,8 @@ class Console:
     def sees_covers(self, user: User, kind: str) -> bool:
         """Whether a user sees the entities of a kind through the covers of hidden states, one by one (ADR 0138).
 
-        Raises HttpProblem for a kind that they may not see at all. Counts, work and drawings of such a kind stay
-        unknown to them: `check_kind`.
+        Raises HttpProblem for a kind that they may not see at all. Work and jobs of such a kind stay unknown to them:
+        `check_kind`.
         """
         if self._shows(user, kind):
             return False
@@ -242,6 +243,15 @@ class Console:
         if not charts or any(each.hidden is not None and not each.hidden.is_covered for each in charts):
             raise self._unknown_kind(user, kind)
         return True
+
+    def may_count_covers(self, user: User, kind: str) -> bool:
+        """Whether a user may see the counts and the drawing of a kind as those see it who do not see hidden states."""
+        if self.may_see(user, kind) or not self._reads_all(user, kind):
+            return False
+        try:
+            return self.sees_covers(user, kind)
+        except HttpProblem:
+            return False
 
     def masked_fields(self, user: User, kind: str) -> frozenset[str]:
         """Return the context fields of a kind that are masked for a user, in any of its known revisions."""
@@ -303,9 +313,17 @@ class Console:
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
         """Return the SVG drawing of a chart, or of two revisions in one; drawn once, in a thread."""
         key = (chart.kind, chart.revision, "" if other is None else other.revision)
+        return await self._drawn(key, lambda: _draw(chart, other))
+
+    async def visible_drawing(self, chart: Chart) -> str:
+        """Return the SVG drawing of a chart without its hidden states."""
+        key = (chart.kind, chart.revision, VISIBLE)
+        return await self._drawn(key, lambda: draw_visible_svg(chart, DRAWING_OPTIONS).svg)
+
+    async def _drawn(self, key: tuple[str, str, str], draw: Callable[[], str]) -> str:
         found = self._drawings.get(key)
         if found is None:
-            found = await in_thread(lambda: _draw(chart, other))
+            found = await in_thread(draw)
             if len(self._drawings) >= DRAWINGS_MAX:
                 self._drawings.clear()
             self._drawings[key] = found

@@ -328,3 +328,22 @@ states:
 """
 
     assert [] == [each for each in reported(text, "sensitive.no_roles") if " into " in each]
+
+
+def test_the_roles_of_a_hidden_state_are_enough_for_an_event_without_roles() -> None:
+    text = account("{as: active, roles: [fraud]}").replace(
+        "  account.frozen: {roles: [fraud]}\n  account.unfrozen: {roles: [fraud]}\n",
+        "  account.frozen: {}\n  account.unfrozen: {}\n",
+    )
+    anybody = text.replace("roles: [fraud]}", "}").replace("as: active, }", "as: active}")
+
+    assert ([], True) == (reported(text, "sensitive.no_roles"), hidden(text).is_covered)
+    assert [] != reported(anybody, "sensitive.no_roles")
+    assert not hidden(anybody).is_covered
+
+
+def test_an_event_of_others_is_lost_in_a_hidden_state_that_ends_the_entity() -> None:
+    text = account("{roles: [fraud]}").replace(", on: {account.unfrozen: active}}", ", type: final}")
+
+    assert [] != reported(text, "sensitive.unanswered")
+    assert not hidden(text).is_covered

@@ -270,9 +270,9 @@ async def test_each_batch_is_recorded_before_it_is_removed(url: str) -> None:
         await clock.advance(91 * DAY_MS)
         run = RetentionRun(runtime, [RetentionRule(kind="order", ended_ms=90 * DAY_MS)], who="ada", reason="policy 7")
         assert [each.done async for each in run.run()] == ["pruned", "pruned"]
-        begun, batch, end = await runtime.journal(run.record.entity)
-        assert (begun.event.principal or {})["id"] == "ada"
-        assert begun.reason_given == "policy 7"
+        started, batch, end = await runtime.journal(run.record.entity)
+        assert (started.event.principal or {})["id"] == "ada"
+        assert started.reason_given == "policy 7"
         assert sorted(map(tuple, batch.event.data["removed"])) == heads
         assert batch.event.data["batch"]["entities"] == 2
         assert end.event.data["counts"]["pruned"] == 2

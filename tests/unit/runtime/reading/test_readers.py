@@ -75,13 +75,15 @@ async def everything(runtime: Runtime) -> dict[str, Any]:
         with pytest.raises(UsageError) as unknown:
             await runtime.list(EntityQuery(kind="account", state=state), reader=ADA)
         found[f"list of {state}"] = (unknown.value.code, unknown.value.message.replace(state, "-"), unknown.value.hint)
-    for what, asking in {
-        "too late": runtime.state(NAME, at=len(journal) + 1, reader=ADA),
-        "counts": runtime.counts("account", reader=ADA),
-    }.items():
+    with pytest.raises(NotFoundError) as caught:
+        await runtime.state(NAME, at=len(journal) + 1, reader=ADA)
+    found["too late"] = (caught.value.code, caught.value.message, caught.value.hint)
+    if runtime.store.statistics is not None:
+        found["counts"] = await runtime.counts("account", reader=ADA)
+    else:
         with pytest.raises(NotFoundError) as caught:
-            await asking
-        found[what] = (caught.value.code, caught.value.message, caught.value.hint)
+            await runtime.counts("account", reader=ADA)
+        found["counts"] = (caught.value.code, caught.value.message, caught.value.hint)
     for event in ("frozen", "deposited", "closed", "unfrozen"):
         payload = {"amount": 1} if event == "deposited" else None
         found[f"dry run of {event}"] = await runtime.dry_run(NAME, event, payload, principal=ADA, reader=ADA)

@@ -215,16 +215,16 @@ def test_time_in_which_nobody_had_the_file_open_is_made_up_for(file: File, time:
 def test_a_key_from_a_clock_that_was_years_behind_holds_nothing_up_for_years(file: File, time: Time) -> None:
     """Where nothing was kept there is nothing to wait for; but the window before the next key is."""
     time.wall_ms = DAY_MS
-    file.keep("begun in 1970")
+    file.keep("started in 1970")
     time.wall_ms = NOW
-    begun = file.idle("pay")
+    started = file.idle("pay")
     time.pass_ms(DAY_MS)
     file.idle("next")
     time.pass_ms(31 * DAY_MS)
     gone = file.idle("a month later")
     file.idle("skipped")
 
-    assert {"begun in 1970", "pay"} == begun
+    assert {"started in 1970", "pay"} == started
     assert {"pay", "next", "a month later"} == gone
     assert NOW - KEY_WINDOW_MS == file.boundary()
 
@@ -232,7 +232,7 @@ def test_a_key_from_a_clock_that_was_years_behind_holds_nothing_up_for_years(fil
 def test_two_who_have_a_file_open_move_its_boundary_no_faster_than_one(file: File, time: Time) -> None:
     """Each continues from what it read when it opened the file, so nothing counts twice."""
     file.idle("pay")
-    begun = file.boundary()
+    started = file.boundary()
     with closing(file.opened()) as other:
         time.wall_ms += 365 * DAY_MS
         for number in range(8):
@@ -240,7 +240,7 @@ def test_two_who_have_a_file_open_move_its_boundary_no_faster_than_one(file: Fil
             file.idle(f"a{number}")
             file.idle(f"b{number}", other)
 
-    assert 10 * 3_600_000 == file.boundary() - begun
+    assert 10 * 3_600_000 == file.boundary() - started
 
 
 def test_one_who_is_behind_moves_the_boundary_not_back(file: File, time: Time) -> None:
@@ -313,12 +313,12 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
         ledger._connection.execute("ALTER TABLE schema_version DROP COLUMN oldest_reader")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)
-    begun, opened = file.boundary(), file.idle("opened")
+    started, opened = file.boundary(), file.idle("opened")
     time.pass_ms(DAY_MS)
     a_day = file.idle("a day")
     file.ledger.close()
 
-    assert NOW - 40 * DAY_MS == begun
+    assert NOW - 40 * DAY_MS == started
     assert {"40 days", "38 days", "1 days", "opened"} == opened
     assert {"38 days", "1 days", "opened", "a day"} == a_day
 

@@ -91,15 +91,15 @@ async def test_calls_run_side_by_side_up_to_the_limit(threads: ThreadPool) -> No
 
 async def test_a_caller_that_is_gone_harms_nobody(threads: ThreadPool) -> None:
     """What it asked for is done all the same."""
-    begun, go, done = Event(), Event(), Event()
+    started, go, done = Event(), Event(), Event()
 
     def rule() -> None:
-        begun.set()
+        started.set()
         go.wait(PATIENCE_SECONDS)
         done.set()
 
     caller = asyncio.ensure_future(threads.run(rule))
-    await threads.run(lambda: begun.wait(PATIENCE_SECONDS))
+    await threads.run(lambda: started.wait(PATIENCE_SECONDS))
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller

@@ -252,7 +252,7 @@ async def test_all_streams_share_one_read_of_the_counters(monkeypatch: pytest.Mo
             looks.append(kind)
             return await real(kind)
 
-        monkeypatch.setattr(store, "count_states", counted)
+        monkeypatch.setattr(store, "visible_counts", counted)
         streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
         for each in streams:
             await each.until("event: hello")
@@ -274,7 +274,7 @@ async def test_unavailable_store_ends_a_stream_quietly(monkeypatch: pytest.Monke
     async with open_console(clock=clock) as client:
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
-        monkeypatch.setattr(client.runtime.store, "count_states", away)
+        monkeypatch.setattr(client.runtime.store, "visible_counts", away)
         await clock.advance(CHANGES_MS + 1)
         text = await stream.end()
 

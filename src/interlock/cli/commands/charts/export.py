@@ -20,11 +20,15 @@ _CHECK = click.option(
 )
 
 
+@example(
+    "interlock export prometheus-rules order.interlock.yaml -o order.rules.yml",
+    "interlock export grafana order.interlock.yaml -o order.json",
+)
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context
 def export(context: click.Context) -> None:
-    """Files for other tools, made from charts. Make them again when a chart changes; --check tells when that is."""
+    """The files are for other tools. Write them again when a chart changes; --check fails if they are out of date."""
     if context.invoked_subcommand is None:
         raise click.UsageError("missing command: prometheus-rules or grafana")
 

@@ -15,14 +15,25 @@ import click
 
 from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
-from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
+from interlock.cli.options import (
+    chart_option,
+    common,
+    duration_ms,
+    example,
+    json_option,
+    parse_principal,
+    pass_terminal,
+    reader_option,
+    words,
+)
 from interlock.cli.output.terminal import Line, Part, Terminal, escape_line
 from interlock.cli.output.values import age_text, bar, json_text, short_number
 from interlock.cli.project import load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
 from interlock.errors import UsageError
-from interlock.observe.population import Overview, Population, StatePopulation, overview
+from interlock.observe.population import Overview, Population, StatePopulation, overview, overview_for
 from interlock.ports.store import PAGE_MAX
+from interlock.runtime.entities.permissions import Reader
 from interlock.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -40,11 +51,12 @@ AGE_WIDTH = 7
 BAR_CELLS = 8
 
 
-@example("interlock top", "interlock top order --once")
+@example("interlock top", "interlock top order --once", "interlock top account --once --principal ada:customer")
 @click.command
 @words("[KIND]")
 @click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
 @click.option("--interval", default="2s", metavar="DURATION", help="Time between two updates (default 2s).")
+@reader_option
 @chart_option
 @json_option
 @common
@@ -55,6 +67,7 @@ def top(
     *,
     once: bool,
     interval: str,
+    principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -69,25 +82,35 @@ def top(
         message = f"--interval must be at least {INTERVAL_MS_MIN}ms"
         raise UsageError(message, code="duration.malformed", hint="write 1s or more")
     bound = load_known_charts(charts)
+    reader = parse_principal(principal)
     if as_json or once or not sys.stdout.isatty():
-        found = run(_read(url, bound, kind))
+        found = run(_read(url, bound, kind, reader))
         if as_json:
             terminal.data(json_text(_json(found)))
             return exit_codes.OK
         for line in overview_lines(found, max(WIDTH_MIN, get_terminal_size().columns)):
             terminal.report(*line)
         return exit_codes.OK
-    run(_show_live(terminal, url, bound, kind, interval_ms))
+    run(_show_live(terminal, url, bound, kind, interval_ms, reader))
     return exit_codes.OK
 
 
-async def _read(url: str, charts: Sequence[BoundChart], kind: str | None) -> Overview:
+async def _read(url: str, charts: Sequence[BoundChart], kind: str | None, reader: Reader | None) -> Overview:
     async with open_for_reading(url, charts) as runtime:
-        return await overview(runtime, kind)
+        return await _overview(runtime, kind, reader)
+
+
+async def _overview(runtime: Runtime, kind: str | None, reader: Reader | None) -> Overview:
+    return await (overview(runtime, kind) if reader is None else overview_for(runtime, kind, reader))
 
 
 async def _show_live(
-    terminal: Terminal, url: str, charts: Sequence[BoundChart], kind: str | None, interval_ms: int
+    terminal: Terminal,
+    url: str,
+    charts: Sequence[BoundChart],
+    kind: str | None,
+    interval_ms: int,
+    reader: Reader | None,
 ) -> None:
     """Draw the screen until interrupted."""
     from rich.console import Console
@@ -97,15 +120,16 @@ async def _show_live(
     async with open_for_reading(url, charts) as runtime:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:  # ends with Ctrl-C
-                live.update(await _screen(runtime, kind, console.width, console.height), refresh=True)
+                found = await _overview(runtime, kind, reader)
+                live.update(_screen(found, console.width, console.height), refresh=True)
                 await runtime.clock.sleep_ms(interval_ms)
 
 
-async def _screen(runtime: Runtime, kind: str | None, width: int, height: int) -> Text:
+def _screen(found: Overview, width: int, height: int) -> Text:
     """The lines that fit on the screen, for rich."""
     from rich.text import Text
 
-    lines = list(overview_lines(await overview(runtime, kind), max(WIDTH_MIN, width)))
+    lines = list(overview_lines(found, max(WIDTH_MIN, width)))
     screen = Text(no_wrap=True, overflow="crop")
     for line in [*lines[: height - 1], (("press Ctrl-C to stop", "dim"),)]:
         for part in line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from msgspec import to_builtins
@@ -41,6 +41,41 @@ def _filters(command: _Command) -> _Command:
     return command
 
 
+class _Filter(NamedTuple):
+    """The options that select entities of a kind."""
+
+    state: str | None
+    tag: str | None
+    revision: str | None
+    prefix: str | None
+    where: tuple[str, ...]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is any; without one, the kind is meant."""
+        return any(self)
+
+    def check(self, name: str) -> None:
+        """Raise an error for options with an entity, and for an invalid entity."""
+        if "/" in name:
+            check_entity(name)
+            if self.is_given:
+                raise click.UsageError("options that select entities need a kind, not an entity")
+
+    async def query(self, runtime: Runtime, kind: str) -> EntityQuery | None:
+        """Return the query; None without any option."""
+        if not self.is_given:
+            return None
+        return EntityQuery(
+            kind=kind,
+            state=self.state,
+            tag=self.tag,
+            revision=self.revision,
+            prefix=self.prefix,
+            where=read_conditions(self.where, await runtime.index_forms(kind)) if self.where else None,
+        )
+
+
 @example(
     'interlock hold sqlite:///orders.db order/o-1 --reason "fraud check, case 118"',
     'interlock hold order --state charging --reason "the bank answers late"',
@@ -63,8 +98,11 @@ def hold(
     principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
+    state: str | None,
+    tag: str | None,
+    revision: str | None,
+    prefix: str | None,
     where: tuple[str, ...],
-    **filters: str | None,
 ) -> int:
     """Stops one entity, the entities of a kind that match options, or a kind with all its new entities.
 
@@ -73,7 +111,8 @@ def hold(
     """
     url, (name,) = split_words(words, "KIND/ID|KIND")
     assert name is not None
-    _check_filters(name, where, filters)
+    filter_ = _Filter(state, tag, revision, prefix, where)
+    filter_.check(name)
     who, known = {"id": principal or user_name()}, load_optional_charts(charts)
 
     async def work() -> tuple[Hold | None, int]:
@@ -81,7 +120,7 @@ def hold(
             async with open_for_writing(url, known) as runtime:
                 if "/" in name:
                     return await runtime.hold(name, reason=reason, principal=who), 1
-                query = await _query(runtime, name, where, filters)
+                query = await filter_.query(runtime, name)
                 if query is None:
                     return await runtime.hold_kind(name, reason=reason, principal=who), 1
                 return None, await runtime.hold_matching(query, reason=reason, principal=who)
@@ -125,8 +164,11 @@ def resume(
     principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
+    state: str | None,
+    tag: str | None,
+    revision: str | None,
+    prefix: str | None,
     where: tuple[str, ...],
-    **filters: str | None,
 ) -> int:
     """Ends a hold. Entities of a kind that were held one by one stay held; options select those.
 
@@ -134,7 +176,8 @@ def resume(
     """
     url, (name,) = split_words(words, "KIND/ID|KIND")
     assert name is not None
-    _check_filters(name, where, filters)
+    filter_ = _Filter(state, tag, revision, prefix, where)
+    filter_.check(name)
     who, known = {"id": principal or user_name()}, load_optional_charts(charts)
 
     async def work() -> int:
@@ -142,7 +185,7 @@ def resume(
             async with open_for_writing(url, known) as runtime:
                 if "/" in name:
                     return int(await runtime.resume(name, reason=reason, principal=who, timers=timers))
-                query = await _query(runtime, name, where, filters)
+                query = await filter_.query(runtime, name)
                 if query is None:
                     return int(await runtime.resume_kind(name, reason=reason, principal=who, timers=timers))
                 return await runtime.resume_matching(query, reason=reason, principal=who, timers=timers)
@@ -152,7 +195,7 @@ def resume(
         terminal.data(json_text({"resumed": count}))
     elif count == 0:
         terminal.failure("nothing was held", "interlock holds lists what is")
-    elif any(filters.values()) or where:
+    elif filter_.is_given:
         terminal.report(f"{count_text(count, 'entity', 'entities')} resumed")
     else:
         terminal.report((name, "bold"), " resumed")
@@ -182,23 +225,6 @@ def holds(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
     if not found:
         terminal.message("nothing is held")
     return exit_codes.OK
-
-
-def _check_filters(name: str, where: tuple[str, ...], filters: dict[str, str | None]) -> None:
-    if "/" in name:
-        check_entity(name)
-        if where or any(filters.values()):
-            raise click.UsageError("options that select entities need a kind, not an entity")
-
-
-async def _query(
-    runtime: Runtime, kind: str, where: tuple[str, ...], filters: dict[str, str | None]
-) -> EntityQuery | None:
-    """Return the filter of the options; None without any, which means the kind."""
-    if not where and not any(filters.values()):
-        return None
-    conditions = read_conditions(where, await runtime.index_forms(kind)) if where else None
-    return EntityQuery(kind=kind, where=conditions, **filters)
 
 
 def _print(terminal: Terminal, hold: Hold) -> None:

@@ -53,7 +53,7 @@ class Watched(OperatingSystem):
         super().fdatasync(file)
 
 
-async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:
+async def started(tmp_path: Path) -> tuple[FileStore, Watched]:
     """A store with an open journal."""
     fs = Watched()
     store = FileStore(tmp_path / "store", fs=fs)
@@ -67,7 +67,7 @@ async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:
 async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[FileStore, Watched]]:
     """A store on a quick disk."""
     monkeypatch.setattr(files, "InlinePolicy", Quick)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     yield store, fs
     await store.close()
 
@@ -96,7 +96,7 @@ async def test_many_callers_are_served_by_threads(
 async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop continues meanwhile."""
     monkeypatch.setattr(files, "InlinePolicy", Slow)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     await store.append(step(2, "k2"))
     await store.close()
 
@@ -113,7 +113,7 @@ async def test_every_flush_is_measured(tmp_path: Path, monkeypatch: pytest.Monke
             took.append(ns)
 
     monkeypatch.setattr(files, "InlinePolicy", Noting)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     by_threads = len(took)
     await store.append(step(2, "k2"))
     await store.append(step(2, "k2"))
