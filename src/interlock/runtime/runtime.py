@@ -23,11 +23,10 @@ from msgspec.structs import replace
 
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
-from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
-from interlock.model.charts.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.encoding.convert import Model
 from interlock.model.encoding.index_key import IndexForm
@@ -38,16 +37,13 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.visible import VisibleSnapshot
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.reading.field_indexes import IndexStatus
 from interlock.ports.reading.journal_feed import FeedEntry
-from interlock.ports.reading.paging import pages
 from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import (
     ENDED_STATES,
-    PAGE_MAX,
     EntityPage,
     EntityQuery,
     JoinedStore,
@@ -65,7 +61,7 @@ from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
-from interlock.runtime.reading.entity_counts import by_revision, count_by_revision
+from interlock.runtime.reading.entity_counts import by_revision, count_by_revision, oldest_ages
 from interlock.runtime.reading.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.reading.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.reading.projection import ProjectionRunner, capabilities, register_projection
@@ -692,28 +688,8 @@ class Runtime:
         Empty states, and those in which entities have ended, are left out. Each state is one lookup in the store's
         lists; a store without lists is read page by page. Raises as `counts` does.
         """
-        found: dict[str, int] = {}
-        chart = await self._newest_chart(kind)
-        final = {each.id for each in chart.states if each.type == "final"} if chart is not None else set()
-        now_ms, limit = self.clock.now_ms(), PAGE_MAX if self.store.statistics is None else 1
-        for state, entities in (await self.counts(kind, reader=reader)).items():
-            if entities and state not in final and state not in ENDED_STATES.values():
-                query = EntityQuery(kind=kind, state=state, limit=limit)
-                rows = (row async for page in pages(self.store.find, query) for row in page.rows if row.ended is None)
-                async with aclosing(rows):
-                    async for row in rows:
-                        found[state] = max(0, now_ms - row.entered_ms)
-                        break
-        return found
-
-    async def _newest_chart(self, kind: str) -> Chart | None:
-        """Return the chart of a kind that this process or the store has; None if there is none."""
-        try:
-            return (await self.revisions.newest(kind)).chart
-        except (NotFoundError, UnavailableError) as error:
-            if error.code not in CHART_MISSING_CODES:
-                raise
-            return None
+        counts = await self.counts(kind, reader=reader)
+        return await oldest_ages(self.store, self.revisions, kind, counts, now_ms=self.clock.now_ms())
 
     async def visible_counts(self, kind: str, reader: Reader) -> tuple[StateCount, ...] | None:
         """Return how many entities are in each state as a reader sees them, by revision; None if they see everything.

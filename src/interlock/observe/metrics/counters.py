@@ -50,6 +50,7 @@ REASONS = {
     "event.payload": "payload",
     "entity.exists": "exists",
     "conflict.expected": "conflict",
+    "entity.held": "held",
     "mailbox.full": "busy",
     "mailbox.share": "busy",
     "runtime.draining": "draining",
