@@ -10,6 +10,11 @@ WORKERS ?= 3
 ARGS ?=
 export PYTHON
 
+# Images for containers often set the first of these. Then each test worker, and each command that a test starts, compiles
+# every module again: half of the start of `interlock`. With the second, nothing is written next to the sources.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv-bytecode
+
 VENV := .venv
 PY := $(VENV)/bin/python
 XSTATE := xstate@5.33.3
@@ -30,7 +35,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance evolve retention fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance evolve retention holding fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -150,6 +155,10 @@ evolve: $(READY) ## migrate a million entities and deploy revisions under kill -
 
 retention: $(READY) ## prune and compact a million entities under clients and kill -9; ENTITIES=20000 POSTGRES=5000 KILLS=10 for less
 	@$(RUN) -m tests.crash.retention.retention --entities $(or $(ENTITIES),1000000) --postgres $(or $(POSTGRES),100000) \
+	  --kills $(or $(KILLS),20)
+
+holding: $(READY) ## hold and resume twenty thousand entities under clients and kill -9; ENTITIES=2000 POSTGRES=500 KILLS=10 for less
+	@$(RUN) -m tests.crash.holding.holding --entities $(or $(ENTITIES),20000) --postgres $(or $(POSTGRES),5000) \
 	  --kills $(or $(KILLS),20)
 
 torture-projection: $(READY) ## kill the runners of a projection while 32 clients send; KILLS=20 for less

@@ -69,7 +69,7 @@ TRACES = Suite(
     goals=(
         Goal(
             "Passing a trace on, without a provider",
-            "<= 1.1x",
+            "<= 1.2x",
             ratio("traces", "passed", "off", "us", form=",.1f", unit="µs"),
         ),
     ),

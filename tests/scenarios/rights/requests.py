@@ -50,10 +50,10 @@ REQUESTS: dict[str, Request] = {
     f"POST {WORK}/drop": Request(
         f"{WORK}/drop", {"entity": DEAD, "lane": "effect", "version": 2, "ordinal": 0, "reason": "enough"}
     ),
+    "GET /sagas": Request("/sagas"),
     "GET /holds": Request("/holds"),
     "POST /hold": Request("/hold", {"entity": OWN, "reason": "case 118"}),
     "POST /resume": Request("/resume", {"entity": OWN}),
-    "GET /sagas": Request("/sagas"),
     "GET /refusals": Request("/refusals"),
     "GET /refusals/proof": Request("/refusals/proof"),
     "POST /verify": Request("/verify", {}),
@@ -134,8 +134,8 @@ COMMANDS: dict[str, tuple[str, ...] | str] = {
     "keys revoke": ("ada", "--key-file", "keys.toml"),
     "keys rotate": ("ada", "--key-file", "keys.toml"),
     "lifecycle": "a group",
-    "lifecycle drain": "of processes in shared memory: it uses no store",
-    "lifecycle show": "of processes in shared memory: it uses no store",
+    "lifecycle drain": "about shared memory, which has no store and no tenants",
+    "lifecycle show": "about shared memory, which has no store and no tenants",
     "ls": (STORE,),
     "migrate apply": (STORE, "--to", "newer.yaml", "--once", "--reason", "new", *WHO),
     "migrate pause": (STORE, "order", "--reason", "wait", *WHO),

@@ -9,6 +9,7 @@ table says what a user of the files can do, and whether it leaves a trace. After
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,18 +117,25 @@ def line(name: str, code: int, *, changed: bool, command: click.Command) -> str:
     given = COMMANDS[name]
     effect = "changes" if changed else "reads" if STORE in given else "no store"
     who = " ".join(sorted(options(command) & {"--principal", "--reason", "--why"})) or "-"
-    return f"{name:24}{effect:10}{who:24}exit {code}"
+    return f"{name:21} {effect:10}{who:24}exit {code}"
+
+
+def _name(row: str) -> str:
+    """The name of the command of a line."""
+    found = re.match(r"(.+?) +(?:no store|reads|changes) ", row)
+    assert found is not None, row
+    return found[1]
 
 
 def write(name: str, row: str) -> None:
     """Replace the line of a command."""
     lines = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []
-    kept = [each for each in lines if each[:24].strip() != name]
+    kept = [each for each in lines if _name(each) != name]
     TABLE.write_text("\n".join(sorted([*kept, row])) + "\n", encoding="utf-8")
 
 
 def test_the_table_has_a_line_for_each_command_that_can_be_run() -> None:
-    names = [each[:24].strip() for each in TABLE.read_text(encoding="utf-8").splitlines()]
+    names = [_name(each) for each in TABLE.read_text(encoding="utf-8").splitlines()]
 
     assert sorted(RUNNABLE) == names
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import CorruptionError
+from interlock.model.actor import Actor, actor_of
 from interlock.model.audit import (
     LOCAL,
     TIMER,
     WORKER,
-    Actor,
     AuditRecord,
     AuditRow,
-    actor_of,
     actor_of_event,
     decode_former_row,
     encode_row,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,13 +306,18 @@ async def test_a_hidden_step_and_its_effects_are_not_exported(exported: Exported
     assert "freeze" not in "".join(each.to_json() for each in exported.spans)
 
 
-async def test_a_trace_of_the_senders_own_form_is_stored_and_has_no_spans(exported: Exported) -> None:
-    charts = [_order([]), interlock.loads(PARCEL)]
-    async with interlock.open("memory:", charts=charts, work=False, tracer_provider=exported.provider) as orders:
+async def test_a_trace_of_the_senders_own_form_is_passed_on_and_has_no_spans(exported: Exported) -> None:
+    clock, calls = VirtualClock(1_000_000), list[interlock.Attempt]()
+    charts = [_order(calls, failing=0), interlock.loads(PARCEL)]
+    async with interlock.open("memory:", charts=charts, clock=clock, tracer_provider=exported.provider) as orders:
         await orders.create("order/1", trace="request-77")
-        (entry,) = await orders.journal("order/1")
+        await orders.send("order/1", "pay", trace="request-77")
+        await _reached(orders, clock, "order/1", "waiting", 0)
+        entries = await orders.journal("order/1")
 
-    assert ("request-77", []) == (entry.trace, exported.spans)
+    assert ["request-77"] * 3 == [each.trace for each in entries]
+    assert ["request-77"] == [each.trace for each in calls]
+    assert [] == exported.spans
 
 
 async def test_without_a_provider_the_trace_of_the_sender_is_passed_on() -> None:
@@ -427,3 +434,54 @@ async def test_messages_have_the_trace_of_their_step_and_say_for_whom(exported: 
 
     assert [each.trace for each in entries[:3]] == [each.trace for each in found]
     assert [(None, None), ("ada", None), (None, "ada")] == [(each.principal, each.originator) for each in found]
+
+
+async def test_another_process_continues_the_trace_of_a_life(exported: Exported, tmp_path: Path) -> None:
+    url, charts = f"sqlite:///{tmp_path}/orders.db", [_order([]), interlock.loads(PARCEL)]
+    async with interlock.open(url, charts=charts, work=False, tracer_provider=exported.provider) as orders:
+        await orders.create("order/1", trace=SENT)
+    async with interlock.open(url, charts=charts, work=False, tracer_provider=exported.provider) as orders:
+        await orders.send("order/1", "look")
+        await orders.send("order/1", "look")
+
+    assert {TRACE} == exported.traces()
+    assert [("interlock.send", "interlock.create")] * 2 == [
+        each for each in exported.tree() if each[0] == "interlock.send"
+    ]
+
+
+def test_a_joined_send_has_spans(exported: Exported, tmp_path: Path) -> None:
+    url, charts = f"sqlite:///{tmp_path}/orders.db", [_order([]), interlock.loads(PARCEL)]
+    with interlock.connect(url, charts=charts, tracer_provider=exported.provider) as orders:
+        orders.create("order/1", trace=SENT)
+        connection = sqlite3.connect(tmp_path / "orders.db", isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        orders.join(connection).send("order/1", "look", trace=SENT)
+        connection.execute("COMMIT")
+        connection.close()
+        entry = list(orders.journal("order/1"))[-1]
+
+    (step,) = exported.named("interlock.step")
+    assert api_traceparent(step) == entry.trace
+
+
+async def test_timers_that_are_due_together_keep_their_causes(exported: Exported) -> None:
+    chart = interlock.loads("""
+interlock: 1
+kind: pair
+states:
+  both:
+    type: parallel
+    states:
+      left: {initial: waiting, states: {waiting: {after: {1h: rung}}, rung: {}}}
+      right: {initial: waiting, states: {waiting: {after: {1h: rung}}, rung: {}}}
+""")
+    clock = VirtualClock(1_000_000)
+    async with interlock.open("memory:", charts=[chart], clock=clock, tracer_provider=exported.provider) as pairs:
+        await pairs.create("pair/1", trace=SENT)
+        await clock.advance(3_600_000)
+        await eventually(partial(_is_at, pairs, "pair/1", 3))
+
+    assert [("interlock.timer", "interlock.create")] * 2 == [
+        each for each in exported.tree() if each[0] == "interlock.timer"
+    ]

@@ -24,9 +24,9 @@ states: {open: {}}
 """
 
 
-def user(name: str, **more: object) -> User:
+def user(name: str, *, kinds: frozenset[str] | None = None) -> User:
     """A user with the right to read."""
-    return User(principal={"id": name, "roles": []}, rights=frozenset(["read"]), **more)  # type: ignore[arg-type]
+    return User(principal={"id": name, "roles": []}, rights=frozenset(["read"]), kinds=kinds)
 
 
 KEYS = {

@@ -124,12 +124,13 @@ class HoldOperator:
     async def resume(
         self, entity: str, *, reason: str | None, principal: Mapping[str, Any] | None, timers: ResumedTimers
     ) -> bool:
-        """End the hold of an entity; False if it was not held. Raises NotFoundError."""
+        """End the hold of an entity; False if it was not held. May be repeated. Raises NotFoundError."""
         kind = _kind_of(entity)
         for _ in range(CONFLICT_RETRIES_MAX + 1):
             snapshot, _ = await self._entities.load_snapshot(entity)
             held = held_of(snapshot.context)
             if held is None:
+                await self._release(entity)  # what a resume that was killed did not reach
                 return False
             data = {"timers": await self._shifted(snapshot, held, timers)}
             try:
@@ -141,12 +142,13 @@ class HoldOperator:
             raise ConflictError(
                 f"`{entity}` changes too often to be resumed", code="conflict.retries", hint="try again"
             )
-        now_ms = self._clock.now_ms()
-        self._released += await release(
-            self._entities.store, WorkQuery(entity=entity), now_ms=now_ms, count=self._released
-        )
+        await self._release(entity)
         await self._unmark(kind)
         return True
+
+    async def _release(self, entity: str) -> None:
+        query, now_ms = WorkQuery(entity=entity), self._clock.now_ms()
+        self._released += await release(self._entities.store, query, now_ms=now_ms, count=self._released)
 
     async def _act(
         self,

@@ -10,6 +10,9 @@ import pytest
 from interlock import build
 from interlock.errors import DefinitionError, UsageError
 
+WRONG: Any = "text"
+"""An argument of another type."""
+
 
 def made(**arguments: Any) -> Any:
     return build.chart("order", states=[build.state("a")], **arguments)
@@ -18,11 +21,11 @@ def made(**arguments: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: build.event("pay", approvals="two"), "approvals"),
-        (lambda: build.event("pay", permit="= true"), "permit"),
+        (lambda: build.event("pay", approvals=WRONG), "approvals"),
+        (lambda: build.event("pay", permit=WRONG), "permit"),
         (lambda: build.approvals("approve", count=0), "count"),
         (lambda: build.approvals("approve", count=True), "count"),
-        (lambda: build.access(permit="= true"), "permit"),
+        (lambda: build.access(permit=WRONG), "permit"),
         (lambda: made(create="clerk"), "create"),
         (lambda: made(read={"roles": ["clerk"]}), "read"),
         (lambda: made(removed=["a"]), "removed"),
