@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import interlock
 from interlock.ports.reading.visible_names import visible_names
 from interlock.ports.store import EntityQuery
-from interlock.runtime.entities.append_builder import ListedStates
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from tests.support.accounts import ACCOUNT, ADA, account

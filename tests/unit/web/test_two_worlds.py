@@ -24,7 +24,7 @@ from interlock.model.visible import VisibleSnapshot
 from interlock.ports.reading.statistics import StateCount, VisibleCounts, visible_counts
 from interlock.ports.reading.visible_names import visible_names
 from interlock.ports.store import EntityRow
-from interlock.runtime.entities.append_builder import ListedStates
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.requests import CallerRequests
 from interlock.stores.sql import store as sql_store
 from interlock.testing.clock import VirtualClock

@@ -13,7 +13,7 @@ import interlock
 from interlock.errors import NotFoundError
 from interlock.ports.reading.visible_names import VISIBLE
 from interlock.ports.store import EntityQuery
-from interlock.runtime.entities.append_builder import ListedStates
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from tests.support.accounts import ACCOUNT, ADA, CHIEF, EVE, account
