@@ -27,10 +27,8 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.arguments import check_options
-from interlock.model.diagnostics import suggestion
 from interlock.model.encoding.convert import Model
 from interlock.model.encoding.index_key import IndexForm
-from interlock.model.held import HELD_TAG
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
@@ -43,7 +41,6 @@ from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import (
-    ENDED_STATES,
     EntityPage,
     EntityQuery,
     JoinedStore,
@@ -53,7 +50,7 @@ from interlock.ports.store import (
 from interlock.ports.tracer import Tracer
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
-from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
+from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
@@ -61,10 +58,11 @@ from interlock.runtime.entities.permissions import Permissions, Reader
 from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
-from interlock.runtime.reading.entity_counts import by_revision, count_by_revision, oldest_ages
+from interlock.runtime.reading.entity_counts import count_by_state, oldest_ages
 from interlock.runtime.reading.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.reading.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.reading.projection import ProjectionRunner, capabilities, register_projection
+from interlock.runtime.reading.query_names import check_query_names
 from interlock.runtime.reading.readers import ReaderViews
 from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
@@ -142,10 +140,10 @@ class Runtime:
         self._views = ReaderViews(self.entities)
         self.sender = self._requests.sender
         self.mover = self._requests.mover
-        self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
-        if self.ringer is not None:
-            self.entities.announcements.on_work(self.ringer.ring_for)
+        self.ringer: WorkRinger | None = None
         if store.wakeups is not None:
+            self.ringer = WorkRinger(store.wakeups, clock)
+            self.entities.announcements.on_work(self.ringer.ring_for)
             self.entities.announcements.on_entry = store.wakeups.ring_entries
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = [self.audit.close]
@@ -464,27 +462,11 @@ class Runtime:
         else:
             page = await self.store.find(query)
         if not page.rows and query.after is None:
-            await self._check_names(query)
+            await check_query_names(self.store, self.charts, query)
         if query.context and self.vault is not None:
             rows = [replace(each, context=await self.vault.open(each.context)) for each in page.rows]
             return replace(page, rows=tuple(rows))
         return page
-
-    async def _check_names(self, query: EntityQuery) -> None:
-        """Raise an error for a name in a query without results that no loaded chart has: it may be misspelt."""
-        charts = [each.chart for each in self.charts.revisions(query.kind).values()]
-        if not charts:
-            if self.charts.kinds() and query.kind not in await self.store.kinds():
-                raise unknown_kind(query.kind, self.charts.kinds())
-            return  # a reader without charts cannot distinguish a misspelt kind from one without entities
-        states = {each.id: each.tags for chart in charts for each in chart.states[1:]}
-        names = {"state": (query.state, {*states, *ENDED_STATES.values()})}
-        names["tag"] = (query.tag, {tag for tags in states.values() for tag in tags})
-        for what, (name, known) in names.items():
-            if name not in (None, HELD_TAG) and name not in known:
-                hint = suggestion(name, known) or f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
-                message = f"unknown {what} `{name[:80]}` in chart `{query.kind}`"
-                raise UsageError(message, code=f"{what}.unknown", hint=hint)
 
     async def indexes(self) -> tuple[IndexStatus, ...]:
         """Return the indexes on context fields, by kind and field; where the store has none, those of the charts."""
@@ -667,20 +649,7 @@ class Runtime:
         that has neither a chart nor an entity, DeniedError for a reader who may not read all entities of the kind.
         """
         visible = None if reader is None else await self.visible_counts(kind, reader)
-        charts = [each.chart for each in self.charts.revisions(kind).values()]
-        if not charts and kind not in await self.store.kinds():
-            raise unknown_kind(kind, self.charts.kinds())
-        hidden = {name for chart in charts if visible is not None and chart.hidden for name in chart.hidden.states}
-        known = (each for chart in charts[-1:] for each in chart.states[1:] if each.type != "history")
-        found = {each.id: 0 for each in known if each.id not in hidden}
-        if visible is None:
-            counted, _ = await count_by_revision(self.store, self.revisions, kind)
-        else:
-            counted = by_revision(visible)
-        for states in counted.values():
-            for state, entities in states.items():
-                found[state] = found.get(state, 0) + entities
-        return found
+        return await count_by_state(self.store, self.revisions, kind, visible)
 
     async def ages(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
         """Return for how many milliseconds the oldest entity of each state has been in it, compounds included.
@@ -880,15 +849,14 @@ class Runtime:
         started_ms = self.clock.now_ms()
         if isinstance(self.gate, DrainableGate):
             self.gate.drain(timeout=timeout_ms / 1000)  # it starts immediately, in every process
-        unanswered, report = await asyncio.gather(self._drain_requests(timeout_ms), self._run_close_callbacks())
+        unanswered, report = await asyncio.gather(
+            self._admission.drain(timeout_ms, self.clock), self._run_close_callbacks()
+        )
         if isinstance(self.gate, DrainableGate):
             left_ms = min(timeout_ms, max(0, started_ms + timeout_ms - self.clock.now_ms()))
             await self.gate.drain(timeout=left_ms / 1000)
         took_ms = max(0, self.clock.now_ms() - started_ms)
         return DrainReport(report.finished, report.requeued, report.still_running, unanswered, took_ms)
-
-    async def _drain_requests(self, timeout_ms: int) -> int:
-        return await self._admission.drain(timeout_ms, self.clock)
 
     async def _run_close_callbacks(self) -> StopReport:
         """Await the callbacks, last registered first; return the report of the worker among them."""

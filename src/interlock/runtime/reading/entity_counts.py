@@ -15,6 +15,7 @@ from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
 from interlock.ports.reading.statistics import StateCount
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.charts.registry import unknown_kind
 from interlock.runtime.charts.revisions import Revisions
 
 
@@ -36,6 +37,27 @@ async def count_by_revision(
                 states[name] = states.get(name, 0) + 1
         is_complete = page.after is None
     return found, is_complete
+
+
+async def count_by_state(
+    store: Store, revisions: Revisions, kind: str, visible: Iterable[StateCount] | None
+) -> dict[str, int]:
+    """Return the number of entities by state, of all or of those that a reader sees (`visible`); an empty state has 0.
+
+    Raises NotFoundError for a kind that has neither a chart nor an entity.
+    """
+    own = revisions.charts
+    charts = [each.chart for each in own.revisions(kind).values()]
+    if not charts and kind not in await store.kinds():
+        raise unknown_kind(kind, own.kinds())
+    hidden = {name for chart in charts if visible is not None and chart.hidden for name in chart.hidden.states}
+    known = (each for chart in charts[-1:] for each in chart.states[1:] if each.type != "history")
+    found = {each.id: 0 for each in known if each.id not in hidden}
+    counted = (await count_by_revision(store, revisions, kind))[0] if visible is None else by_revision(visible)
+    for states in counted.values():
+        for state, entities in states.items():
+            found[state] = found.get(state, 0) + entities
+    return found
 
 
 def by_revision(counts: Iterable[StateCount]) -> dict[str, dict[str, int]]:
