@@ -40,7 +40,6 @@ from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Pruned, Store
 from interlock.runtime.charts.revisions import Revisions, make_definition, missing_functions
-from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.history.children import started_children
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import as_recorded, repeat_step
@@ -383,7 +382,6 @@ class BundleImport:
             tuple(each.id for each in states),
             tuple(sorted({tag for each in states for tag in each.tags})),
             work,
-            others=ListedStates().others(kernel, snapshot),
         )
         result = await self._store.append(append)
         if not isinstance(result, Appended):
