@@ -10,6 +10,11 @@ WORKERS ?= 3
 ARGS ?=
 export PYTHON
 
+# Images for containers often set the first of these. Then each test worker, and each command that a test starts, compiles
+# every module again: half of the start of `interlock`. With the second, nothing is written next to the sources.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv-bytecode
+
 VENV := .venv
 PY := $(VENV)/bin/python
 XSTATE := xstate@5.33.3
@@ -30,7 +35,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance evolve retention fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance evolve retention holding fmt docs lint types imports tidy fuzz torture audit-bytes torture-fork torture-join torture-projection torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,30 +84,28 @@ demo: $(READY_DEMO) ## run orders and virtual machines with failing services, in
 
 check: lint types imports tidy test ## run everything that must pass; the same as CI
 
-# For every save: no server, browser or other process, and no test above half a second of CPU. Temporary files are on
-# tmpfs if there is one, because the stores flush what they write. mypy and lint-imports use their caches.
+# For every save: no server, browser or other process, and no test above half a second of CPU. mypy and lint-imports use
+# their caches.
 QUICK := tests/conformance/semantics tests/scenarios tests/unit
-TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
 
 quick: $(READY) ## run lint, types, imports and the quick unit tests (under a minute on two cores)
 	@$(MAKE) --no-print-directory lint types
 	@$(VENV)/bin/lint-imports >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
-	@$(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(if $(TMPFS),--basetemp=$(TMPFS)) $(QUICK) $(ARGS)
+	@.ci/scratch $(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(QUICK) $(ARGS)
 
 # Coverage is measured for the pure packages, with their own quick tests. Slow tests, and tests that kill processes or
-# explore states, run without it, because tracing makes them several times slower. If ARGS selects tests, some of the
-# three runs may have none (pytest exits with 5).
+# explore states, run without it, because tracing makes them several times slower. `tests/tidy` is in `make tidy`. If
+# ARGS selects tests, one of the two runs may have none (pytest exits with 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble buses cli compiler definition evolve expression kernel \
   model observe operate render testing trust runtime/test_messages.py runtime/test_mistakes.py runtime/test_read.py \
   runtime/reading/test_readers.py runtime/test_refusals.py runtime/test_runtime.py effects/test_handler_calls.py \
   web/test_audited.py) tests/conformance/runtime/test_authorization.py tests/conformance/runtime/test_shadow_run.py \
   tests/conformance/stores/test_audit_proof.py tests/conformance/stores/test_former_audit.py tests/properties/test_covers.py
 
-test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
+test: $(READY) node ## run the tests, without those of `make tidy`; every branch of the pure packages must be covered
 	@$(PY) -m coverage erase
-	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) -m 'not slow' $(TRACED) $(ARGS) || [ $$? -eq 5 ]
-	@$(PY) -m pytest -q -n $(WORKERS) -m slow $(TRACED) $(ARGS) || [ $$? -eq 5 ]
-	@$(PY) -m pytest -q -n $(WORKERS) $(addprefix --ignore=,$(TRACED)) $(ARGS) || [ $$? -eq 5 ]
+	@.ci/scratch $(PY) -m coverage run -m pytest -q -n $(WORKERS) -m 'not slow' $(TRACED) $(ARGS) || [ $$? -eq 5 ]
+	@.ci/scratch $(PY) -m pytest -q -n $(WORKERS) $(addprefix --only-slow=,$(TRACED)) --ignore=tests/tidy $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
@@ -154,6 +157,10 @@ retention: $(READY) ## prune and compact a million entities under clients and ki
 	@$(RUN) -m tests.crash.retention.retention --entities $(or $(ENTITIES),1000000) --postgres $(or $(POSTGRES),100000) \
 	  --kills $(or $(KILLS),20)
 
+holding: $(READY) ## hold and resume twenty thousand entities under clients and kill -9; ENTITIES=2000 POSTGRES=500 KILLS=10 for less
+	@$(RUN) -m tests.crash.holding.holding --entities $(or $(ENTITIES),20000) --postgres $(or $(POSTGRES),5000) \
+	  --kills $(or $(KILLS),20)
+
 torture-projection: $(READY) ## kill the runners of a projection while 32 clients send; KILLS=20 for less
 	@$(RUN) -m tests.crash.kills.projection_storm $(or $(KILLS),100)
 
@@ -168,6 +175,7 @@ ROUNDS ?= 10
 
 nightly: $(READY) node ## run the property tests longer: 100,000 sequences, and new examples for every property; ROUNDS=3 for less
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
+	@INTERLOCK_TEMPORAL_KILLS=20 $(PY) -m pytest -q --timeout 0 tests/servers/temporal/test_kills.py $(ARGS)
 	@for round in $$(seq $(ROUNDS)); do \
 	  $(PY) -m pytest -q --timeout 0 -n $(WORKERS) -m hypothesis --hypothesis-profile=explore tests $(ARGS) || exit 1; done
 

@@ -31,14 +31,17 @@ from bench.http.suite import HTTP  # noqa: E402  # as above
 from bench.inprocess.suite import IN_PROCESS  # noqa: E402  # as above
 from bench.measure import Measurement, selects  # noqa: E402  # as above
 from bench.measure import report as progress  # noqa: E402  # as above
+from bench.metrics.suite import METRICS  # noqa: E402  # as above
 from bench.pages.suite import PAGES  # noqa: E402  # as above
 from bench.shm.suite import SHARED_MEMORY  # noqa: E402  # as above
 from bench.suite import Suite  # noqa: E402  # as above
 from bench.timers.suite import TIMERS  # noqa: E402  # as above
+from bench.traces.suite import TRACES  # noqa: E402  # as above
 from bench.wakeups.suite import WAKEUPS  # noqa: E402  # as above
 
 SUITES = {
-    each.name: each for each in (IN_PROCESS, DURABLE, SHARED_MEMORY, TIMERS, WAKEUPS, EVOLVE, FINDING, HTTP, PAGES)
+    each.name: each
+    for each in (IN_PROCESS, DURABLE, SHARED_MEMORY, TIMERS, WAKEUPS, EVOLVE, FINDING, METRICS, TRACES, HTTP, PAGES)
 }
 """Every suite, in the order in which a whole run measures them."""
 

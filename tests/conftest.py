@@ -14,6 +14,8 @@ Rule 7: tests that kill processes or fill disks run one after the other, in one 
 the cores with each other (`pytest -n 2`; pytest-xdist calls this a load group).
 Rule 8: coverage is saved before a worker reports that it is finished: pytest-xdist ends its process ten seconds later,
 and on a busy machine saving takes longer.
+Rule 9: a test that ran with coverage does not run a second time: `--only-slow=PATH` leaves only the slow tests below a
+path. A file without the word `slow` has none, and is not imported.
 """
 
 import faulthandler
@@ -53,6 +55,25 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _has_only_slow(config: pytest.Config, path: Path) -> bool:
+    return any(path.is_relative_to(config.rootpath / each) for each in config.getoption("--only-slow"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without slow tests, where only those are wanted."""
+    is_left = collection_path.suffix == ".py" and _has_only_slow(config, collection_path)
+    return True if is_left and "slow" not in collection_path.read_text(encoding="utf-8") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that are not slow, where only slow ones are wanted."""
+    left = [each for each in items if not each.get_closest_marker("slow") and _has_only_slow(config, each.path)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        dropped = set(left)
+        items[:] = [each for each in items if each not in dropped]
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Put the tests that use a whole core for long into one load group."""
     if item.path.is_relative_to(STORMS):
@@ -83,6 +104,7 @@ def pytest_sessionfinish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options. Only this file is read early enough for that in a run of one folder."""
+    parser.addoption("--only-slow", action="append", default=[], metavar="PATH", help="below it, run slow tests only")
     parser.addoption("--quick", action="store_true", help="leave out what is slow or starts processes and servers")
     parser.addoption(
         "--rewrite", action="store_true", help="write what happened into the scenario files; review the diff"

@@ -1,6 +1,6 @@
 """The servers of a durable run: PostgreSQL, Temporal's development server, Restate. On loopback, on free ports.
 
-Rule 1: what cannot be started is left out, with the reason; the run goes on.
+Rule 1: what cannot be started is left out, with the reason; the run continues.
 Rule 2: a server is stopped by its process group, and its files are deleted with the run.
 Rule 3: no setting is relaxed for speed: PostgreSQL has `fsync`, `full_page_writes` and `synchronous_commit` on.
 """

@@ -25,7 +25,7 @@ CHART = Path(__file__).parents[1] / "charts" / "fulfilment.interlock.yaml"
 
 
 def text_of(revision: int) -> str:
-    """Return the definition of a revision: each has a field of its own."""
+    """Return the definition of a revision: each has its own field."""
     text = CHART.read_text(encoding="utf-8")
     changed = text.replace("context:\n", f"context:\n  r{revision}: {{type: integer, default: 0}}\n")
     assert changed != text

@@ -72,7 +72,7 @@ EVOLVE = Suite(
     title="Changed charts",
     introduction="What old revisions cost a process that has only the newest chart.",
     method="""\
-- Each revision was written by a program of its own; one entity is on each. The chart is a saga of three steps.
+- Each revision was written by a separate program; one entity is on each. The chart is a saga of three steps.
 - `open`: a runtime is opened, and creates one entity; with one revision in the store, and with all.
 - `first touch`: the first event to an entity of an old revision, less an event to one of the newest. The definition is
   read and compiled.

@@ -1,4 +1,4 @@
-"""The limit: a bare Starlette application that answers a POST with a small JSON, and does nothing else.
+"""The limit: a bare Starlette application that answers a POST with a small JSON, and does only that.
 
     python -m bench.http.hello
 
@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from interlock.web.server import bind_socket, uvicorn_config
+from interlock.web.listening import bind_socket
+from interlock.web.server import uvicorn_config
 
 
 async def hello(request: Request) -> JSONResponse:

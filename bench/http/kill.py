@@ -86,7 +86,7 @@ def killed(
 
 
 def judged(answer: Answer, journals: Mapping[str, Sequence[str]], damaged: int) -> Killed:
-    """What became of every event, by the keys of the journals in the order of their entries."""
+    """The result of every event, by the keys of the journals in the order of their entries."""
     acknowledged = {scan.key for scan in answer.scans}
     kept = Counter(key for keys in journals.values() for key in keys)
     return Killed(

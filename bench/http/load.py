@@ -320,7 +320,7 @@ class Load:
             self._broke = time.perf_counter()
 
     def left(self, client: Client) -> None:
-        """A client has nothing more to send."""
+        """A client has no more requests to send."""
         client.close()
         self._clients.discard(client)
         if not self._clients and not self._done.done():

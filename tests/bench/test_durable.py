@@ -144,7 +144,7 @@ def test_the_table_is_the_chart() -> None:
 def test_a_server_that_is_not_installed_is_left_out_loudly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The run goes on without it, and says why."""
+    """The run continues without it, and reports why."""
 
     def missing() -> Path:
         raise PeerUnavailableError("no PostgreSQL server is installed")

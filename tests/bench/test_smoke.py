@@ -45,7 +45,9 @@ pytestmark = pytest.mark.slow
         ("wakeups,sqlite,files", {"wakeups": {"sqlite", "files"}}),
         ("evolve,sqlite,files", {"revisions": {"sqlite", "files"}, "moves": {"sqlite", "files"}}),
         ("finding,sqlite,files", {"finding": {"sqlite", "files"}}),
+        ("metrics,memory,sqlite", {"metrics": {"memory", "sqlite"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),
+        ("traces,log,spans", {"traces": {"log", "spans"}}),
         ("pages,2000", {"pages": {"entity", "work"}}),
     ],
 )

@@ -56,7 +56,7 @@ def main() -> int:
 def semantics() -> tuple[str, bool]:
     """The project's own suite, when it is there: a sentence about it, and whether it is fine."""
     if not SEMANTICS.is_dir():
-        return "semantics: no suite of our own here", True
+        return "semantics: no suite of ours here", True
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", str(SEMANTICS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     counts = re.findall(r"\d+ (?:passed|failed|skipped|errors?)", done.stdout)

@@ -57,7 +57,7 @@ def test_the_neutral_form_of_a_mandatory_test_passes_too(case: Case) -> None:
 
 
 def without_extension(document: Document) -> str:
-    """The document as SCXML for a tool that knows nothing of our namespace."""
+    """The document as SCXML for a tool that does not know our namespace."""
     text = re.sub(r" (?:xmlns:)?interlock(?::\w+)?=(?:\"[^\"]*\"|'[^']*')", "", write_scxml(document).text)
     return re.sub(r"<interlock:\w+[^>]*/>", "", text)
 

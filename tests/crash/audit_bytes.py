@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import interlock
 from interlock.model.audit import AuditRow
-from interlock.observe.audit import AuditProof, verify_audit
+from interlock.observe.audit_proof import AuditProof, verify_audit
 from interlock.stores.registry import open_store
 
 CHART = interlock.loads("""

@@ -2,7 +2,7 @@
 
 Each row is one kind of fault, how often it struck, what was lost, doubled or otherwise wrong, and how long it took.
 Every kind has its control: stores with a fault in them that the same run must find. The last line is
-`torture: 0 lost, 0 duplicated` when all is well; else what failed is told before it, and the exit code is 1.
+`torture: 0 lost, 0 duplicated` when all is well; otherwise failures are printed before it, and the exit code is 1.
 
     make torture               the long run, half an hour: thousands of kills, hundreds of power cuts, every system call
     make torture QUICK=1       the same rows with small counts, a few minutes

@@ -231,7 +231,7 @@ async def _hear(plan: Plan, worker: Worker, count: int | None) -> None:
             try:
                 line = await asyncio.to_thread(worker.pipe.recv_bytes)
             except EOFError:
-                plan.counts.note("unfinished", "a process ended by itself, without its result")
+                plan.counts.note("unfinished", "a process ended unexpectedly, without its result")
                 return
             word, _, number = line.partition(b" ")
             if word == b"done" or (count is not None and int(number) >= count):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Row:
-    """What one kind of fault came to. Findings name what they are: `lost: ...`, `doubled: ...`, or anything else."""
+    """The result of one kind of fault. Findings name their kind: `lost: ...`, `doubled: ...`, or anything else."""
 
     count: int
     found: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass
 class Table:
-    """The rows so far. A row's name stands there while it runs."""
+    """The rows so far. A row's name is shown while it runs."""
 
     lost: int = 0
     doubled: int = 0
@@ -82,7 +82,7 @@ class Table:
 
 
 def _number(count: int) -> str:
-    """A count as people read it; schedules come in numbers that nobody reads digit by digit."""
+    """A count as people read it; schedules come in large numbers."""
     return f"{count:,}" if count < 10**10 else f"{count:.1e}"
 
 

@@ -38,9 +38,10 @@ async def test_one_changed_byte_of_a_file_is_named(tmp_path: Path, segment_bytes
             report = await verify_chain(store)
             first = int(file.name[6:26])
             row = first + data[:offset].count(b"\n")
+            row -= data.splitlines()[row - first].startswith(b'{"seal"')  # it belongs to the row before
             changed += 1
             is_end = offset == len(data) - 1 and file.name == last  # without it the line looks unfinished
-            if is_end if report.broken is None else row <= report.broken <= row + 1:
+            if is_end if report.broken is None else (row <= report.broken <= row + 1 and report.damaged <= 2):
                 continue
             not_named.append((file.name, offset, report))
         file.write_bytes(data)

@@ -64,7 +64,7 @@ class TargetRun:
     def _run_process(
         self, first: int, last: int, size: int, *, hash_seed: int, counted: bool = True
     ) -> Iterator[Batch]:
-        """Run batches in a process, and go on in another one when it dies."""
+        """Run batches in a process, and continue in another one when it dies."""
         while first <= last:
             with tempfile.NamedTemporaryFile() as place:
                 place.write(bytes(PLACE.size))
@@ -137,7 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=10_000, help="inputs of each parser")
     parser.add_argument("--seed", type=int, default=7, help="repeats a run")
-    parser.add_argument("--start", type=int, default=0, help="begin with the batch of this input")
+    parser.add_argument("--start", type=int, default=0, help="start with the batch of this input")
     parser.add_argument("--only", action="append", choices=list(TARGETS), help="this parser; may be repeated")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="write found inputs to this folder")
     parser.add_argument("--try", type=Path, metavar="FILE", dest="file", help="try this file instead")

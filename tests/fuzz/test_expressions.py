@@ -77,7 +77,7 @@ def test_an_unknown_exception_is_noticed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_changed_context_is_noticed() -> None:
-    """The values that were given must be what they were."""
+    """The values that were given must be unchanged."""
     target = ExpressionTarget()
     target.contexts[0]["list"].append(1)
 

@@ -87,7 +87,7 @@ def test_a_batch_is_repeated_by_its_seed_and_number() -> None:
 
 
 def test_a_process_that_dies_is_a_finding_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parser that ends the whole process: the parent finds the input again, and goes on with the next batch."""
+    """A parser that ends the whole process: the parent finds the input again, and continues with the next batch."""
     script = "import sys,os,struct;open(sys.argv[-1],'r+b').write(struct.pack('<Q',502));os.abort()"
     monkeypatch.setattr(fuzz, "WORKER", ("-c", script))
     run = fuzz.TargetRun("message", seed=7)

@@ -48,7 +48,7 @@ def test_a_cycle_without_guards_is_no_chart() -> None:
     ids=["guards that stay true", "an event that raises itself", "effects without end"],
 )
 def test_a_step_that_does_not_end_is_given_back_unchanged(text: str, code: str, words: list[str]) -> None:
-    """Rejected, with a fault that names the limit and the way round; the entity lives on."""
+    """Rejected, with a fault that names the limit and the alternative; the entity continues."""
     chart = interlock.loads(text)
     before = chart.start(entity="e/1").snapshot
 

@@ -168,7 +168,7 @@ def test_ids_that_look_alike_are_entities_of_their_own(store: str, folder: Path)
 @pytest.mark.parametrize("name", TRICKS)
 @pytest.mark.parametrize("store", STORES)
 def test_a_new_entity_must_not_have_a_deceptive_id(store: str, name: str, folder: Path) -> None:
-    """UsageError with what is wrong in it, in signs that everybody sees; nothing is written."""
+    """UsageError with what is wrong in it, in visible characters; nothing is written."""
     with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files at any time
         before = _tree(folder.parent)
         with pytest.raises(UsageError) as raised:

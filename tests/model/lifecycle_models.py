@@ -112,7 +112,7 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
 
 
 def _excused(cells: Cells, where: Mapping[str, Any], *, roles: Roles) -> bool:
-    """Nothing more is required: no drain was requested and the drainer is dead, or all processes with a cleanup are."""
+    """Nothing is required: no drain was requested and the drainer is dead, or all processes with a cleanup are."""
     if cells["state"] == (RUNNING,):
         return bool(where["drainer"] == DEAD)
     return roles.cleaners is not None and all(where[each] == DEAD for each in roles.cleaners)

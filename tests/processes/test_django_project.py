@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.support.django_project import DjangoProject, project_on_postgres, pro
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 from tests.support.postgres_server import database_or_skip
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("django")]  # one worker migrates for all
 
 ORDER = """
 from decimal import Decimal
@@ -41,19 +42,42 @@ application = get_wsgi_application()
 ASGI = WSGI.replace("wsgi", "asgi")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def unmigrated(request: pytest.FixtureRequest, tmp_path: Path) -> DjangoProject:
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    """Which database the projects of a test use."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture(scope="module")
+def migrated(database: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[DjangoProject, str]:
+    """The project of the page with its tables, and the address of its database: copied for each test."""
+    folder, url = tmp_path_factory.mktemp("migrated"), ""
+    if database == "sqlite":
+        project = project_on_sqlite(folder)
+    else:
+        url = database_or_skip()
+        project = project_on_postgres(folder, url)
+    project.migrate()
+    return project, url
+
+
+@pytest.fixture
+def unmigrated(database: str, tmp_path: Path) -> DjangoProject:
     """The project of the page, before its first `migrate`."""
-    if request.param == "sqlite":
+    if database == "sqlite":
         return project_on_sqlite(tmp_path)
     return project_on_postgres(tmp_path, database_or_skip())
 
 
 @pytest.fixture
-def project(unmigrated: DjangoProject) -> DjangoProject:
+def project(migrated: tuple[DjangoProject, str], tmp_path: Path) -> DjangoProject:
     """The project of the page, with its tables."""
-    unmigrated.migrate()
-    return unmigrated
+    original, url = migrated
+    shutil.copytree(original.folder, tmp_path, dirs_exist_ok=True)
+    if not url:
+        return DjangoProject(folder=tmp_path)
+    return project_on_postgres(tmp_path, database_or_skip(like=url))
 
 
 def test_without_migrate_the_error_names_the_command(unmigrated: DjangoProject) -> None:

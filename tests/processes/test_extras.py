@@ -72,6 +72,13 @@ def test_a_missing_client_is_named_with_the_line_that_installs_it(extra: str, ur
     assert expected == error_without(package, code=code)
 
 
+def test_a_tracer_provider_needs_the_api_and_says_how_to_get_it() -> None:
+    code = "from interlock.observe.open_telemetry import tracer_of\ntracer_of(object())"
+
+    expected = ["MissingExtraError", "extra.otel", "pip install 'interlock[otel]'"]
+    assert expected == error_without("opentelemetry", code=code)
+
+
 def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
     assert png(make_drawing(flat(), [], theme="light").svg).startswith(b"\x89PNG")
 

@@ -72,7 +72,7 @@ class Sender:
         return Event("_timer.moved", data=data, time_ms=self.time_ms, type="platform")
 
     def result(self, invocation: Invocation) -> Event:
-        """An invoke answers: with its result, with an error, or with a message while it goes on."""
+        """An invoke answers: with its result, with an error, or with a message while it continues."""
         name = self.random.choice((f"done.invoke.{invocation.id}", f"error.invoke.{invocation.id}", "a", "b"))
         data: Any = {"v": self.random.choice((1, 3))}
         if name.startswith("error."):

@@ -193,7 +193,7 @@ def charts() -> list[BoundChart]:
 
 
 async def work(attempt: Attempt) -> Any:
-    """Succeed or fail at once."""
+    """Succeed or fail immediately."""
     mode = attempt.input["mode"]
     if mode == "refused":
         raise RejectedError("not now", code="work.refused")

@@ -6,7 +6,7 @@ Output with a blank line is between doubled separators. Lines that start with `#
     file order.yaml         write the input to this file
     interlock check ...     run the command line; the input is its stdin
     cat order.yaml          print the file
-    advance 5m              advance the clock, which starts at the beginning of 2026 and otherwise stands still
+    advance 5m              advance the clock, which starts on 1 January 2026 and otherwise does not move
 
 stdout and stderr are mixed as on a terminal of 80 columns; the URL of the folder is written `file:///here`. An exit
 code other than 0 follows in its own line.

@@ -1,7 +1,7 @@
 """Stores as an earlier release left them: without definitions, or with the schema of that release.
 
 An earlier schema is made from a store that this release wrote: the tables and columns that the earlier schema has are
-copied, and nothing else. Rows that an earlier release wrote in another way are the business of the test.
+copied, and nothing else. The test handles rows that an earlier release wrote in another way.
 """
 
 from __future__ import annotations

@@ -245,11 +245,15 @@ def guard(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def new_database() -> str:
-    """The address of a new, empty database. Raises NoServerError."""
+def new_database(*, like: str | None = None) -> str:
+    """The address of a new database: empty, or a copy of the one at an address, which has no connections.
+
+    Raises NoServerError.
+    """
     url = server_url()
     name = f"t{os.getpid()}_{next(_numbers)}"
-    asked(url, f'CREATE DATABASE "{name}"')
+    template = f' TEMPLATE "{urlsplit(like).path.removeprefix("/")}"' if like else ""
+    asked(url, f'CREATE DATABASE "{name}"{template}')
     if os.environ.get("INTERLOCK_TEST_POSTGRES"):
         atexit.register(asked, url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
@@ -268,11 +272,11 @@ def new_schema() -> str:
 # For tests
 
 
-def database_or_skip() -> str:
-    """The address of a new, empty database; without a server the test is skipped, or fails where one is required."""
+def database_or_skip(*, like: str | None = None) -> str:
+    """The address of a new database; without a server the test is skipped, or fails where one is required."""
     _skip_in_quick()
     try:
-        return new_database()
+        return new_database(like=like)
     except NoServerError as error:
         _refuse(error)
         raise

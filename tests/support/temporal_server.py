@@ -8,6 +8,7 @@ Rule 3: without the program a test is skipped; `INTERLOCK_REQUIRE=temporal` make
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -58,7 +60,7 @@ class TemporalServer:
         return f"temporal://{self.target}/default?{urlencode(given)}"
 
     def start(self) -> None:
-        """Start, and wait until connections are accepted."""
+        """Start, and wait until requests are answered."""
         command = [str(self._program), "server", "start-dev", "--headless", "--ip", "127.0.0.1"]
         command += ["--port", str(self.port), "--db-filename", str(self.folder / "temporal.db"), "--log-level", "error"]
         environment = {**os.environ, "HOME": str(self.folder)}
@@ -67,7 +69,7 @@ class TemporalServer:
                 [*command, *self._settings], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         patience = time.monotonic() + READY_SECONDS
-        while not self._is_listening():
+        while not (self._is_listening() and self._is_healthy()):
             if self._process.poll() is not None or time.monotonic() > patience:
                 self.kill()
                 raise NoServerError((self.folder / "server.log").read_text(encoding="utf-8", errors="replace")[-2_000:])
@@ -91,6 +93,20 @@ class TemporalServer:
                 return True
         except OSError:
             return False
+
+    def _is_healthy(self) -> bool:
+        """Whether requests are answered. The port accepts connections before that, on a busy machine for seconds."""
+        from temporalio.client import Client
+
+        async def connect() -> None:
+            await Client.connect(self.target)
+
+        with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+            try:
+                thread.submit(lambda: asyncio.run(connect())).result()
+            except RuntimeError:
+                return False
+        return True
 
 
 def server_or_skip() -> TemporalServer:

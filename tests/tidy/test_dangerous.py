@@ -77,9 +77,18 @@ PUBLIC_COMPARISONS: dict[str, str] = {
 """`module: expression` of comparisons that look like one of a secret and are not, with the reason."""
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+Nodes = tuple[ast.AST, ...]
+
+
+def nodes(text: str) -> Nodes:
+    """All nodes of the syntax tree of a module that some check looks at."""
+    wanted = ast.Import | ast.ImportFrom | ast.Call | ast.Compare
+    return tuple(each for each in ast.walk(ast.parse(text)) if isinstance(each, wanted))
+
+
+def imported(nodes: Nodes) -> Iterator[str]:
     """Every name that a module imports, in full."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -87,14 +96,14 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{each.name}" for each in node.names)
 
 
-def calls(tree: ast.AST) -> Iterator[str]:
+def calls(nodes: Nodes) -> Iterator[str]:
     """Every name that a module calls."""
-    return (ast.unparse(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return (ast.unparse(each.func) for each in nodes if isinstance(each, ast.Call))
 
 
-def shells(tree: ast.AST) -> Iterator[int]:
+def shells(nodes: Nodes) -> Iterator[int]:
     """The lines of calls with `shell=` that is not False."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         for each in node.keywords:
@@ -102,9 +111,9 @@ def shells(tree: ast.AST) -> Iterator[int]:
                 yield node.lineno
 
 
-def compared_secrets(tree: ast.AST) -> Iterator[str]:
+def compared_secrets(nodes: Nodes) -> Iterator[str]:
     """Comparisons with == or != in which one side is named like a secret, and the other is not a constant."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
             continue
         sides = (node.left, node.comparators[0])
@@ -114,13 +123,13 @@ def compared_secrets(tree: ast.AST) -> Iterator[str]:
 
 
 @cache
-def trees() -> tuple[tuple[str, ast.AST], ...]:
-    """Every module of the package with its syntax tree."""
-    return tuple((module, ast.parse(read(path) or "")) for module, path in modules().items())
+def parsed() -> tuple[tuple[str, Nodes], ...]:
+    """Every module of the package with its nodes."""
+    return tuple((module, nodes(read(path) or "")) for module, path in modules().items())
 
 
 def test_the_checks_find_what_they_are_for() -> None:
-    bad = ast.parse(
+    bad = nodes(
         "import pickle, http.client\nfrom urllib import request\nsubprocess.run('x', shell=True)\n"
         "eval('1')\nyaml.load(x)\nif session.csrf == given: pass\n"
     )
@@ -134,8 +143,8 @@ def test_the_checks_find_what_they_are_for() -> None:
 def test_only_listed_modules_import_what_is_dangerous() -> None:
     found = [
         f"{module} imports {name}"
-        for module, tree in trees()
-        for name in set(imported(tree)) & IMPORTS.keys()
+        for module, found_nodes in parsed()
+        for name in set(imported(found_nodes)) & IMPORTS.keys()
         if module not in IMPORTS[name]
     ]
 
@@ -145,8 +154,8 @@ def test_only_listed_modules_import_what_is_dangerous() -> None:
 def test_only_listed_modules_call_what_is_dangerous() -> None:
     found = [
         f"{module} calls {name}"
-        for module, tree in trees()
-        for name in set(calls(tree)) & CALLS.keys()
+        for module, found_nodes in parsed()
+        for name in set(calls(found_nodes)) & CALLS.keys()
         if module not in CALLS[name]
     ]
 
@@ -154,11 +163,11 @@ def test_only_listed_modules_call_what_is_dangerous() -> None:
 
 
 def test_no_program_is_started_by_a_shell() -> None:
-    assert [] == [f"{module}:{line}" for module, tree in trees() for line in shells(tree)]
+    assert [] == [f"{module}:{line}" for module, found_nodes in parsed() for line in shells(found_nodes)]
 
 
 def test_every_listed_module_still_needs_its_entry() -> None:
-    known = dict(trees())
+    known = dict(parsed())
     listed = {(module, name) for table in (IMPORTS, CALLS) for name, places in table.items() for module in places}
     found = {(module, name) for module, name in listed if name in {*imported(known[module]), *calls(known[module])}}
 
@@ -168,9 +177,9 @@ def test_every_listed_module_still_needs_its_entry() -> None:
 def test_secrets_are_compared_in_constant_time() -> None:
     found = [
         f"{module}: {text}"
-        for module, tree in trees()
+        for module, found_nodes in parsed()
         if module.startswith(COMPARING_PACKAGES)
-        for text in compared_secrets(tree)
+        for text in compared_secrets(found_nodes)
     ]
 
     assert sorted(PUBLIC_COMPARISONS) == sorted(found)

@@ -21,7 +21,7 @@ def test_nothing_is_left_for_later() -> None:
 
 def test_no_module_is_a_grab_bag() -> None:
     nameless = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
-    compiled = "core"  # the C core of shared memory, beside which there is a fallback in Python
+    compiled = "core"  # the C core of shared memory, which has a fallback in Python
     found = [
         name(path)
         for path in PACKAGE.rglob("*")

@@ -6,6 +6,7 @@ The runtime is imported when a store is opened; a chart alone needs no event loo
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,12 +20,15 @@ from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.stores.registry import open_store, store_opener, without_migrations, without_password
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from interlock.effects.retry import HandlerDefaults
     from interlock.kernel.step import Kernel
     from interlock.ports.admission import AdmissionGate
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.ports.engine import Engine
+    from interlock.ports.tracer import Tracer
     from interlock.ports.trust.authorizer import Authorizer
     from interlock.ports.trust.keyring import Keyring
     from interlock.runtime.blocking import BlockingRuntime
@@ -54,6 +58,7 @@ class RuntimeOptions:
     upgrade: UpgradePolicy = "pinned"
     authorizer: Authorizer | None = None
     keyring: Keyring | str | None = None
+    tracer_provider: TracerProvider | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -88,6 +93,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     authorizer: Authorizer | None = None,
     migrate: bool = True,
     keyring: Keyring | str | None = None,
+    tracer_provider: TracerProvider | None = None,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -117,6 +123,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
 
     With `migrate=False` a schema that is older than this release raises UsageError (`schema.older`), which names the
     command, instead of being upgraded; a SQLite file is not created. Memory and files have no schema to upgrade.
+
+    Spans are made where the program has installed an OpenTelemetry provider before, or passes one as `tracer_provider`
+    (the extra `otel`). Otherwise traces are passed on and nothing is exported.
 
     Names of handlers without a registered function are logged as a warning when the runtime runs effects: their work
     waits for a process that has them.
@@ -155,6 +164,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         upgrade=upgrade,
         authorizer=authorizer,
         keyring=keyring,
+        tracer_provider=tracer_provider,
     )
     opener = store_opener(url)
     return PendingRuntime(url if migrate else without_migrations(url), opener, bound, options)
@@ -176,6 +186,7 @@ def connect(
     authorizer: Authorizer | None = None,
     migrate: bool = True,
     keyring: Keyring | str | None = None,
+    tracer_provider: TracerProvider | None = None,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -203,6 +214,7 @@ def connect(
         authorizer=authorizer,
         migrate=migrate,
         keyring=keyring,
+        tracer_provider=tracer_provider,
     )
     return pending.blocking()
 
@@ -377,6 +389,7 @@ class PendingRuntime:
             upgrade=options.upgrade,
             authorizer=options.authorizer,
             vault=vault,
+            tracer=self._tracer(),
         )
         try:
             await runtime.declare_indexes()
@@ -389,6 +402,15 @@ class PendingRuntime:
             await runtime.close()
             raise
         return runtime
+
+    def _tracer(self) -> Tracer | None:
+        """Return what makes spans, where the program exports traces."""
+        provider = self._options.tracer_provider
+        if provider is None and "opentelemetry.trace" not in sys.modules:
+            return None
+        from interlock.observe.open_telemetry import installed_tracer, tracer_of
+
+        return installed_tracer() if provider is None else tracer_of(provider)
 
     async def _check_promises(self, runtime: Runtime) -> None:
         """Raise DefinitionError for a chart that breaks what it declares itself compatible with."""

@@ -40,6 +40,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.model.journal.cause import is_traceparent
 from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 from interlock.model.webhook_signature import SigningKey, parse_key, sign
 from interlock.ports.clock import SystemClock
@@ -163,6 +164,8 @@ class WebhookBus:
             "webhook-timestamp": str(seconds),
             "webhook-signature": self._sign(message_id, seconds, body),
         }
+        if is_traceparent(message.trace):
+            headers["traceparent"] = str(message.trace)
         is_new = getattr(self._own, "connection", None) is None
         try:
             return self._request(body, headers)

@@ -94,6 +94,12 @@ def key_prefix_option(command: F) -> F:
     return click.option("--key-prefix", metavar="TEXT", help=text)(command)
 
 
+def log_option(command: F) -> F:
+    """Add `--log`."""
+    text = "Log every transition too, as lines for people or as JSON, to stderr. With -q nothing else is written there."
+    return click.option("--log", type=click.Choice(["console", "json"]), help=text)(command)
+
+
 def format_option(command: F) -> F:
     """Add `--from`, the format of the input."""
     text = "Format of the input, if its name does not show it: yaml, json, scxml, xstate, xstate4 or smcat."

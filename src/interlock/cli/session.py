@@ -18,7 +18,7 @@ import click
 
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.vaults import has_personal_data, open_vault
-from interlock.cli.output.log_handler import show_logs
+from interlock.cli.output.log_handler import LogForm, show_logs
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import default_keyring, is_database_name
 from interlock.errors import NotFoundError, UnavailableError, UsageError
@@ -53,11 +53,11 @@ T = TypeVar("T")
 # Opening
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command in an event loop and show log records."""
+def run(work: Coroutine[Any, Any, T], *, log: LogForm | None = None) -> T:
+    """Run a command in an event loop and show log records; `log` is how `--log` writes them."""
     context = click.get_current_context(silent=True)
     terminal = None if context is None else context.find_object(Terminal)
-    with show_logs(terminal or Terminal()):
+    with show_logs(terminal or Terminal(), log):
         return asyncio.run(work)
 
 

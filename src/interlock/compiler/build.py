@@ -223,14 +223,14 @@ class ChartBuilder:
         made: list[Transition] = []
         for invoke, source in zip(invokes, written.invokes, strict=True):
             made += self._invoke_results(index, invoke, source)
-        afters: dict[str, After] = {}
+        afters = _Afters()
         for each in written.transitions:
             descriptors, driven = self._descriptors(index, each, afters), each.origin in ("after", "onDone")
             made.append(self._transition(index, each, descriptors, _label(each), driven=driven))
         ordered = selection_order(made, self.document.dialect)
         numbers = tuple(range(len(self.transitions), len(self.transitions) + len(ordered)))
         self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
-        return numbers, tuple(afters.values())
+        return numbers, tuple(afters.by_label.values())
 
     def _invoke_results(self, index: int, invoke: Invoke, source: doc.Invoke) -> list[Transition]:
         made = []
@@ -240,7 +240,7 @@ class ChartBuilder:
                 made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}", driven=True))
         return made
 
-    def _descriptors(self, index: int, written: doc.Transition, afters: dict[str, After]) -> tuple[Descriptor, ...]:
+    def _descriptors(self, index: int, written: doc.Transition, afters: _Afters) -> tuple[Descriptor, ...]:
         name = self.tree.ids[index]
         match written.origin:
             case "after":
@@ -250,21 +250,22 @@ class ChartBuilder:
             case _:
                 return tuple(parse_descriptor(text, self.document.dialect) for text in written.events)
 
-    def _after(self, index: int, written: doc.Transition, afters: dict[str, After]) -> str:
+    def _after(self, index: int, written: doc.Transition, afters: _Afters) -> str:
         """The event of an `after`. Transitions of one state with the same delay share one timer."""
         delay, name = written.delay, self.tree.ids[index]
         text = delay.text if isinstance(delay, Expression) else str(delay)
-        for known in afters.values():
-            if known.label == text:
-                return known.event
+        known = afters.by_label.get(text)
+        if known is not None:
+            return known.event
         value: int | Expression
         if isinstance(delay, Expression):
-            mark = str(sum(isinstance(each.delay, Expression) for each in afters.values()))
+            mark = str(afters.expressions)
+            afters.expressions += 1
             value = self.names.expression(index, delay)
         else:
             mark, value = text, self._duration(text, written.location) or 0
         event = f"after.{mark}.{name}"
-        afters[event] = After(event=event, delay=value, restore=written.restore or "deadline", label=text)
+        afters.by_label[text] = After(event=event, delay=value, restore=written.restore or "deadline", label=text)
         return event
 
     def _transition(
@@ -432,3 +433,11 @@ def xstate_rank(descriptors: tuple[Descriptor, ...]) -> tuple[bool, int]:
     if not descriptors or descriptors[0].exact:
         return (False, 0)
     return (True, -len(descriptors[0].text))
+
+
+class _Afters:
+    """The timers of a state by their delay as written, and how many of them are computed."""
+
+    def __init__(self) -> None:
+        self.by_label: dict[str, After] = {}
+        self.expressions = 0

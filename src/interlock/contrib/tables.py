@@ -14,6 +14,7 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.stores.postgres.address import check_schema_name
+from interlock.stores.sql.schema import SchemaState
 from interlock.stores.sqlite.prefix import SHARED_PREFIX, check_prefix
 
 SCHEMA = "interlock"
@@ -88,11 +89,11 @@ def upgrade_statements(database: str, *, prefix: str = SHARED_PREFIX, schema: st
     if database == "sqlite":
         from interlock.stores.sqlite.connection import upgrade_statements as for_file
 
-        return for_file(0, check_prefix(prefix), place="the file")
+        return for_file(SchemaState(0), check_prefix(prefix), place="the file")
     if database == "postgresql":
         from interlock.stores.postgres.joined_migration import upgrade_statements as for_server
 
-        return for_server(0, check_schema_name(schema), place=f"schema `{schema}`")
+        return for_server(SchemaState(0), check_schema_name(schema), place=f"schema `{schema}`")
     hint = "use `sqlite` or `postgresql`"
     raise UsageError(f"no store can be in a database of {database}", code="join.unsupported", hint=hint)
 

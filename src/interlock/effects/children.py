@@ -84,7 +84,8 @@ class Children:
     async def _time_out(self, work: RunningWork, child: Child, timeout_ms: int) -> Settlement | None:
         work.deliver_result()
         # The child first: after a kill in between, this is repeated. In the other order the child would keep running.
-        await self._delivery.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
+        cancel = Event(CANCEL, type="platform")
+        await self._delivery.deliver(child.entity, cancel, key=CANCEL, cause=work.cause)
         return await self._fail(work, timeout_failure(timeout_ms))
 
     async def _fail(self, work: RunningWork, failure: Failure) -> Settlement | None:
@@ -100,7 +101,7 @@ class Children:
         )
         work_id = claim.work.id
         receipt = await self._delivery.deliver(
-            claim.entity, event, key=work_id.result_key, finishes=work_id, fence=claim.attempt
+            claim.entity, event, key=work_id.result_key, finishes=work_id, fence=claim.attempt, cause=work.cause
         )
         return None if receipt.outcome in ("applied", "duplicate") else Settlement(claim, "done")
 

@@ -17,6 +17,8 @@ Rule 8: personal values of the input are opened for the attempt. What it raises 
 neither the message nor the details of its heartbeats are stored or logged.
 Rule 9: when a result cannot be delivered because the store is unavailable or the entity is busy, delivery is tried
 again while the lease is held. Only after `RESULT_TRIES_MAX` tries is the work postponed, and run again under its key.
+Rule 10: where the program exports traces, each attempt of work that has a trace is a span, the handler runs inside it,
+and the step of its result is below it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -31,7 +34,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.failed_attempts import FailedAttempt
 from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
 from interlock.effects.lanes import RunningWork
 from interlock.effects.pauses import HandlerPause, HandlerPauses, pause_end_ms, pause_of
@@ -49,6 +51,7 @@ from interlock.effects.retry import (
     shown_message,
     timeout_failure,
 )
+from interlock.effects.spans import start_caused
 from interlock.effects.user_functions import HandlerThreads, call_in_loop, result_of
 from interlock.effects.waiting import first_of, wait_or_timeout
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
@@ -57,13 +60,16 @@ from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invo
 from interlock.model.encoding.codec import encode
 from interlock.model.encoding.json_value import json_payload
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.model.personal_token import contains_token
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
+from interlock.ports.meter import AttemptResult, Meter
 from interlock.ports.threads import THREADS
+from interlock.ports.tracer import Span, SpanKind, Tracer
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
 
 Handler = Callable[..., Any]
@@ -100,7 +106,8 @@ class Attempt(Struct, frozen=True):
     """One attempt to run an effect, as a handler sees it.
 
     `key` is the same for every attempt: pass it to the service that performs the effect, so that a repeated request is
-    performed once. `details` is what an earlier attempt last reported with a heartbeat: where to continue.
+    performed once. `details` is what an earlier attempt last reported with a heartbeat: where to continue. `trace` is
+    the W3C traceparent to pass on with requests to other services; None if what caused the effect had none.
     """
 
     entity: str
@@ -112,6 +119,7 @@ class Attempt(Struct, frozen=True):
     cancel_requested: asyncio.Event
     details: Any = None
     on_heartbeat: Callable[[Any], None] | None = None
+    trace: str | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -154,8 +162,12 @@ class HandlerRunner:
         defaults: Mapping[str, HandlerDefaults] | None = None,
         work: WorkQueue | None = None,
         pauses: HandlerPauses | None = None,
+        meter: Callable[[], Meter | None] = lambda: None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._meter = meter
         self._pauses = pauses or HandlerPauses(clock, None)
+        self._tracer = tracer
         self._functions = functions
         self._cpu_handlers = cpu_handlers
         self._coroutines = frozenset(name for name, each in functions.items() if is_asynchronous(each))
@@ -197,16 +209,24 @@ class HandlerRunner:
                 return Settlement(claim, "done")  # its worker died after the state was left: the result is not needed
             started_ms = self._clock.now_ms()
             try:
-                outcome = await self._attempt(work, details)
+                outcome = await self._attempt_in_span(work, details)
             except UnavailableError as error:
                 if error.code != THREADS:
                     raise
                 _log.error("cannot start a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._postpone(work)
+            meter = self._meter()
+            if meter is not None:
+                kind, taken_ms = claim.entity.partition("/")[0], max(0, self._clock.now_ms() - started_ms)
+                meter.attempted(kind, claim.work.name, _result_of(outcome), taken_ms)
             if isinstance(outcome, _Paused):
                 return await self._pause(work, outcome.failure)
             if not isinstance(outcome, Success):
-                self._record_failure(work, outcome.failure, started_ms)
+                next_ms = outcome.next_ms if isinstance(outcome, _RetryLater) else None
+                self._record_failure(work, outcome.failure, started_ms, next_ms)
+            elif work.failed_attempts:
+                duration_ms = max(0, self._clock.now_ms() - started_ms)
+                outcome = Success(outcome.value, PastAttempt(work.claim.attempt, started_ms, duration_ms))
         else:
             outcome = GiveUp(failure)
         work.deliver_result()
@@ -219,13 +239,13 @@ class HandlerRunner:
         """Deliver the result of an attempt to the entity; None when the entry of the result has ended the work."""
         if isinstance(ended, GiveUp):
             return await self._fail(work, ended.failure)
-        return await self._succeed(work, ended.value)
+        return await self._succeed(work, ended)
 
-    def _record_failure(self, work: RunningWork, failure: Failure, started_ms: int) -> None:
+    def _record_failure(self, work: RunningWork, failure: Failure, started_ms: int, next_ms: int | None) -> None:
         """Record a failed attempt with its duration, to be stored with the work."""
         duration_ms = max(0, self._clock.now_ms() - started_ms)
         number = work.claim.attempt
-        work.fail_attempt(FailedAttempt(number, started_ms, duration_ms, failure.code, failure.message))
+        work.fail_attempt(PastAttempt(number, started_ms, duration_ms, failure.code, failure.message, next_ms))
 
     async def _pause(self, work: RunningWork, failure: Failure) -> Settlement:
         """Run it again when the pause of its handler ends; this does not count as an attempt."""
@@ -261,7 +281,28 @@ class HandlerRunner:
 
     # One attempt
 
-    async def _attempt(self, work: RunningWork, details: Any) -> Success | _RetryLater | _Paused | GiveUp:
+    async def _attempt_in_span(self, work: RunningWork, details: Any) -> Success | _RetryLater | _Paused | GiveUp:
+        """Run an attempt, in a span if the work has a trace and the program exports traces."""
+        claim = work.claim
+        if self._tracer is None or work.cause is None:
+            return await self._attempt(work, details, None)
+        now_ms = self._clock.now_ms()
+        started = start_caused(self._tracer, "interlock.effect", SpanKind.CLIENT, work.cause, now_ms=now_ms)
+        if started is None:
+            return await self._attempt(work, details, None)
+        span, work.cause = started.span, started.cause
+        span.note(entity=claim.entity, effect=claim.work.name, key=claim.key, attempt=claim.attempt)
+        try:
+            outcome = await self._attempt(work, details, span)
+        except BaseException as error:
+            span.end(error=code_of(error))
+            raise
+        span.end(error=None if isinstance(outcome, Success) else outcome.failure.code)
+        return outcome
+
+    async def _attempt(
+        self, work: RunningWork, details: Any, span: Span | None
+    ) -> Success | _RetryLater | _Paused | GiveUp:
         claim = work.claim
         function = self._functions[claim.work.name]
         is_personal = contains_token(claim.work.body.get("input"))
@@ -279,8 +320,10 @@ class HandlerRunner:
             work.cancel_requested,
             details,
             partial(_record_personal_heartbeat if is_personal else _record_heartbeat, work),
+            None if work.cause is None else work.cause.trace,
         )
-        call = self._start(function, attempt, work)
+        with nullcontext() if span is None else span.current():  # tasks and threads inherit it when they start
+            call = self._start(function, attempt, work)
         try:
             result = await self._run_with_limits(call, work, attempt)
         except Exception as error:  # whatever a handler raises is its result
@@ -441,12 +484,14 @@ class HandlerRunner:
 
     # Results
 
-    async def _succeed(self, work: RunningWork, value: Any) -> Settlement | None:
-        claim = work.claim
+    async def _succeed(self, work: RunningWork, success: Success) -> Settlement | None:
+        claim, last = work.claim, success.attempt
+        attempts = () if last is None else (*work.failed_attempts, last)
         if _is_call(claim):
             return Settlement(claim, "done")
         try:
-            receipt = await self._deliver(work, invoke_done(claim.work.body["id"], claim.key, value), fenced=False)
+            event = invoke_done(claim.work.body["id"], claim.key, success.value)
+            receipt = await self._deliver(work, event, attempts, fenced=False)
         except RejectedError as error:  # too large, perhaps: another attempt would give the same result
             return await self._fail(work, Failure(code_of(error), shown_message(error)))
         return None if receipt.outcome == "applied" else Settlement(claim, "done")
@@ -468,7 +513,7 @@ class HandlerRunner:
                 attempts=claim.attempt,
             )
         try:
-            receipt = await self._deliver(work, event, fenced=True)
+            receipt = await self._deliver(work, event, work.failed_attempts, fenced=True)
         except RejectedError:
             return Settlement(claim, "dead", error=_failure_facts(work, failure))
         if receipt.outcome in ("applied", "duplicate"):
@@ -477,7 +522,9 @@ class HandlerRunner:
             return Settlement(claim, "dead", error=_failure_facts(work, failure))
         return Settlement(claim, "done")
 
-    async def _deliver(self, work: RunningWork, event: Event, *, fenced: bool) -> Receipt:
+    async def _deliver(
+        self, work: RunningWork, event: Event, attempts: tuple[PastAttempt, ...], *, fenced: bool
+    ) -> Receipt:
         """Deliver a result; `fenced`: only from the newest attempt, whichever that is then. Raises as delivery does."""
         failures = 0
         while True:  # ends with a receipt, or with the last try
@@ -485,7 +532,13 @@ class HandlerRunner:
             work_id, fence = claim.work.id, claim.attempt if fenced else None
             try:
                 return await self._delivery.deliver(
-                    claim.entity, event, key=work_id.result_key, finishes=work_id, fence=fence
+                    claim.entity,
+                    event,
+                    key=work_id.result_key,
+                    finishes=work_id,
+                    fence=fence,
+                    cause=work.cause,
+                    attempts=attempts,
                 )
             except (ConflictError, UnavailableError) as error:
                 failures += 1
@@ -495,9 +548,10 @@ class HandlerRunner:
 
 
 class Success(Struct, frozen=True):
-    """What a handler returned, as JSON."""
+    """What a handler returned, as JSON; and its attempt, if earlier ones failed."""
 
     value: Any
+    attempt: PastAttempt | None = None
 
 
 class _RetryLater(Struct, frozen=True):
@@ -511,6 +565,15 @@ class _Paused(Struct, frozen=True):
     """The handler asks to be called later."""
 
     failure: Failure
+
+
+def _result_of(outcome: Success | GiveUp | _RetryLater | _Paused) -> AttemptResult:
+    """Return how an attempt ended, in the words of metrics."""
+    if isinstance(outcome, Success):
+        return "ok"
+    if isinstance(outcome, _RetryLater):
+        return "retry"
+    return "paused" if isinstance(outcome, _Paused) else "failed"
 
 
 def _failure_facts(work: RunningWork, failure: Failure, **more: int) -> dict[str, Any] | None:

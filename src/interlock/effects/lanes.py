@@ -14,6 +14,8 @@ Rule 5: at the end, work that does not finish in time is requeued immediately, u
 attempt that still runs and cannot be stopped is not requeued: its lease expires, and no second attempt starts before.
 Rule 6: work that fails unexpectedly, or in a way that waiting cannot fix, is tried again like any other. After
 `ATTEMPTS_MAX` attempts it is a dead letter with the reason, so that one bad row blocks nothing.
+Rule 7: work of an entity that an operator holds is put back, without an attempt. While nothing is held, nothing is read
+for it.
 """
 
 from __future__ import annotations
@@ -23,21 +25,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt
 from interlock.effects.pauses import HandlerPauses
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
+from interlock.model.journal.attempts import PastAttempt, append_failed_attempt, failed_attempts
+from interlock.model.journal.cause import cause_of
 from interlock.model.journal.work import Lane, WorkId
-from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
+from interlock.model.limits import ATTEMPTS_MAX, HELD_TARGET_MS, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.delivery import is_held
 from interlock.ports.work import Claim, Settlement, WorkQueue
 
 _log = logging.getLogger("interlock.effects")
@@ -60,11 +64,13 @@ class RunningWork:
     `claim` is the claim as last renewed; `cancel_requested` is set once the work is cancelled. `heartbeats` counts the
     signs of life of the attempt, and `details` is what the newest of them said, encoded. `delivering_result`: only the
     append that ends the work remains, so the attempt is no longer stopped. `releasing`: the claim is being
-    settled, so it is no longer renewed.
+    settled, so it is no longer renewed. `cause` is that of the result: the cause of the work, or the span of the
+    attempt.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.cause = cause_of(claim.work.body)
         self.cancel_requested = asyncio.Event()
         self.heartbeats = 0
         self.details: bytes | None = None
@@ -107,9 +113,14 @@ class RunningWork:
         """Record what the store has with the work: why it last failed, and its failed attempts."""
         self._last_failure = stored
 
-    def fail_attempt(self, failed: FailedAttempt) -> None:
+    def fail_attempt(self, failed: PastAttempt) -> None:
         """Record that an attempt failed; it is stored with the work when its claim is settled."""
         self._last_failure = append_failed_attempt(self._last_failure, failed)
+
+    @property
+    def failed_attempts(self) -> tuple[PastAttempt, ...]:
+        """The failed attempts, oldest first."""
+        return failed_attempts(self._last_failure)
 
     def beat(self, details: bytes | None) -> None:
         """Record a heartbeat, with its encoded details if it has any. May be called from any thread."""
@@ -138,6 +149,22 @@ Perform = Callable[[RunningWork], Awaitable[Settlement | None]]
 """Runs a piece of work. Returns how its claim is settled, or None when an append has ended the work."""
 
 
+class WorkHolds(Protocol):
+    """The holds of a store: which claimed work is put back."""
+
+    async def refresh(self) -> None:
+        """Learn of new holds, at most once in a while."""
+
+    def may_wait(self, entity: str) -> bool:
+        """Whether the work of an entity may have to wait. It reads nothing."""
+
+    async def put_back(self, claim: Claim) -> Settlement | None:
+        """Return how claimed work is put back; None if its entity is not held."""
+
+    async def release_if_resumed(self, claim: Claim) -> None:
+        """Make work due that was just put back, if the hold of its entity has ended meanwhile."""
+
+
 class _Claimed(Enum):
     """The result of a look for work: there was some, there was none, or none could be claimed, however much is due."""
 
@@ -162,8 +189,10 @@ class LaneWorker:
         lease_ms: int = LEASE_MS,
         gate: AdmissionGate | None = None,
         pauses: HandlerPauses | None = None,
+        holds: WorkHolds | None = None,
     ) -> None:
         self._pauses = pauses
+        self._holds = holds
         self._queue = queue
         self._lane = lane
         self._perform = perform
@@ -282,6 +311,8 @@ class LaneWorker:
             names = await self._running_names()
             if names == ():
                 return _Claimed.NOTHING
+            if self._holds is not None:
+                await self._holds.refresh()
             claims = await self._queue.claim(
                 self._lane, names, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms, limit=room
             )
@@ -350,11 +381,15 @@ class LaneWorker:
     # Running
 
     async def _run(self, work: RunningWork, permit: AdmissionPermit) -> None:
+        holds = self._holds if self._holds is not None and self._holds.may_wait(work.claim.entity) else None
         with permit:
+            put_back = None
             try:
-                settlement = await self._perform(work)
+                put_back = None if holds is None else await holds.put_back(work.claim)
+                settlement = await self._perform(work) if put_back is None else put_back
             except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: not a failed attempt
-                self._log_failure("work is postponed", error, key=work.claim.key)
+                if not is_held(error):
+                    self._log_failure("work is postponed", error, key=work.claim.key)
                 settlement = self._postpone(work, error)
             if settlement is not None:
                 if settlement.verdict == "dead":
@@ -362,12 +397,21 @@ class LaneWorker:
                     _log.error("a dead letter needs attention", extra={**facts, "error": settlement.error})
                 work.release()
                 await self._settle_together(replace(settlement, claim=work.claim))
+            if holds is not None and put_back is not None:
+                await self._release_if_resumed(holds, work.claim)
+
+    async def _release_if_resumed(self, holds: WorkHolds, claim: Claim) -> None:
+        try:
+            await holds.release_if_resumed(claim)
+        except Exception as error:  # noqa: BLE001 - the work comes back by itself, later
+            self._log_failure("work that was held is late", error, key=claim.key)
 
     def _postpone(self, work: RunningWork, error: Exception) -> Settlement:
         if work.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
             failure = failure_from(error)
             return Settlement(work.claim, "dead", error={"code": failure.code, "message": failure.message})
-        next_ms = self._clock.now_ms() + round(POLL_MS_MAX * self._clock.jitter())
+        wait_ms = HELD_TARGET_MS if is_held(error) else POLL_MS_MAX
+        next_ms = self._clock.now_ms() + round(wait_ms * self._clock.jitter())
         return Settlement(work.claim, "again", next_ms, error=work.facts(), without_failure=True)
 
     async def _settle_together(self, settlement: Settlement) -> None:

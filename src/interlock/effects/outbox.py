@@ -24,10 +24,11 @@ from interlock.errors import InterlockError, NotFoundError, PrunedError
 from interlock.model.backoff import Backoff
 from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
+from interlock.model.journal.cause import Cause, cause_of
 from interlock.model.journal.work import CHILD_WORK, WorkId
-from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, POLL_MS_MAX, SEND_BACKOFF_MS_MAX
+from interlock.model.limits import HELD_TARGET_MS, MESSAGE_ATTEMPTS_MAX, POLL_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
+from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery, is_held
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
 
 _BACKOFF = Backoff(200, SEND_BACKOFF_MS_MAX)
@@ -47,7 +48,9 @@ and is killed between them."""
 class Receiver(Protocol):
     """What delivers an event to another entity, wherever that is."""
 
-    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+    async def receive(
+        self, sender: str, key: str, target: str, event: Event, *, cause: Cause | None = None
+    ) -> Received:
         """Deliver an event that the outbox of the sender has under this key. Raises NotFoundError."""
 
 
@@ -77,6 +80,8 @@ class OutboxRelay:
                 return await self._report_undeliverable(claim, error.code)
             if error.code in CHART_MISSING_CODES:
                 return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
+            if is_held(error):
+                return self._postpone(claim, HELD_TARGET_MS)
             return self._retry(claim, error)
 
     async def _deliver(self, claim: Claim) -> Settlement | None:
@@ -86,12 +91,15 @@ class OutboxRelay:
         return await self._deliver_to_entity(claim, claim.work.name.removeprefix("entity/"), event)
 
     async def _deliver_to_entity(self, claim: Claim, target: str, event: Event) -> Settlement | None:
-        received = await self._receiver.receive(claim.entity, claim.key, target, event)
+        cause = cause_of(claim.work.body)
+        received = await self._receiver.receive(claim.entity, claim.key, target, event, cause=cause)
         if received == "denied":
             return await self._report_undeliverable(claim, "denied")
         return Settlement(claim, "done") if received == "done" else self._postpone(claim, POLL_MS_MAX // 10)
 
-    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
+    async def receive(
+        self, sender: str, key: str, target: str, event: Event, *, cause: Cause | None = None
+    ) -> Received:
         """Deliver an event of another entity, whose outbox has it under this key. `target` is in this queue."""
         finishes = None
         if event.type == "platform" and event.last:
@@ -105,7 +113,7 @@ class OutboxRelay:
                 # Otherwise a worker has just claimed that work, to check the child's timeout.
                 return "done" if is_settled else "later"
             finishes = row.work.id
-        receipt = await self._delivery.deliver(target, event, key=f"_sent/{key}", finishes=finishes)
+        receipt = await self._delivery.deliver(target, event, key=f"_sent/{key}", finishes=finishes, cause=cause)
         return "denied" if receipt.outcome == "denied" else "done"
 
     async def _is_child(self, entity: str, row: WorkRow) -> bool:
@@ -134,7 +142,8 @@ class OutboxRelay:
         if not is_ready:
             return self._postpone(claim, POLL_MS_MAX // 10)  # the child is about to start or restart
         if child is not None:
-            await self._delivery.deliver(child.entity, event, key=f"_sent/{claim.key}")
+            cause = cause_of(claim.work.body)
+            await self._delivery.deliver(child.entity, event, key=f"_sent/{claim.key}", cause=cause)
         if event.name == CANCEL:
             await self._queue.settle((Settlement(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
         return Settlement(claim, "done")
@@ -169,7 +178,10 @@ class OutboxRelay:
         if is_answer(sent) and not code.startswith("personal."):
             return Settlement(claim, "done")  # the receiver no longer exists
         event = call_failed("send", claim.key, code, sendid=sent.sendid)
-        receipt = await self._delivery.deliver(claim.entity, event, key=work_id.result_key, finishes=work_id)
+        cause = cause_of(claim.work.body)
+        receipt = await self._delivery.deliver(
+            claim.entity, event, key=work_id.result_key, finishes=work_id, cause=cause
+        )
         if receipt.outcome in ("applied", "duplicate"):
             return None
         return Settlement(claim, "dead", error={"code": code, "message": f"cannot deliver to {claim.work.name}"})

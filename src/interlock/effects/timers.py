@@ -10,9 +10,13 @@ comes due, once for all downtimes since it was set, and then counts from the end
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.effects.lanes import RunningWork
+from interlock.model.journal.cause import NO_CAUSES
 from interlock.model.limits import POLL_MS_MAX
 from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
@@ -50,6 +54,15 @@ def shift_for_downtime(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: 
     return None if shift.since_ms == since_ms else shift
 
 
+def shift_for_times(times: Iterable[Downtime], timer: Timer, since_ms: int) -> TimerShift | None:
+    """Return how times shift a timer, in the order in which they started: downtimes, and holds by an operator.
+
+    A timer with a deadline is shifted as one with `restore: remaining`: the caller gives only times that shift it.
+    """
+    shifted = timer if timer.restore != "deadline" else replace(timer, restore="remaining")
+    return shift_for_downtime(tuple(sorted(times, key=lambda each: each.started_ms)), shifted, since_ms)
+
+
 class Timers:
     """Fires due timers."""
 
@@ -61,7 +74,8 @@ class Timers:
         """Fire the due timers of the entity; each ends with its own entry."""
         work.deliver_result()
         claim, work_id = work.claim, work.claim.work.id
-        timers = await self._delivery.fire_timers(claim.entity)
+        causes = NO_CAUSES if work.cause is None else {work_id: work.cause}
+        timers = await self._delivery.fire_timers(claim.entity, causes=causes)
         if work_id in timers.fired:
             return None
         if work_id in timers.refused:

@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from interlock.model.audit import actor_of, originator_of
+from interlock.model.actor import Actor
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.journal.cause import CAUSE, Cause, cause_body
 from interlock.model.journal.entry import Entry, shown_change, visible_version
 from interlock.model.journal.message import change_message, message_body
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, PLACE, Lane, Work, WorkDelta, WorkId
@@ -43,12 +44,13 @@ def work_delta(
     published: Entry | None = None,
     hidden: bool = False,
     epoch: int = 0,
-    principal: Any = None,
+    cause: Cause | None = None,
 ) -> WorkDelta:
     """Return the work of a step. `published`: the entry, if there is a bus; it is published unless it is `hidden`.
 
-    `epoch` is the restore epoch of the step's event, `principal` the event's: what the step sends says for whom.
+    `epoch` is the restore epoch of the step's event. `cause` is that of the work: what the step sends says for whom.
     """
+    whom = None if cause is None else cause.whom
     after = step.snapshot
     active = () if before is None else before.invokes
     children = {each.key for each in active if each.child}
@@ -65,13 +67,21 @@ def work_delta(
         else:
             if effect.type == "invoke":
                 invokes[effect.payload["id"]] = effect.key
-            created += _created(after, effect, invokes, time_ms, emitted, principal)
-    created += _end_of_step(before, step, time_ms, None if hidden else published, principal)
+            created += _created(after, effect, invokes, time_ms, emitted, whom)
+    created += _end_of_step(before, step, time_ms, None if hidden else published, whom)
     waiting = {(each.name, each.version) for each in after.timers}
     removed = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
     finished = tuple(WorkId("timer", each.version, each.ordinal) for each in removed)
     if epoch:
         created = [replace(each, body={**each.body, EPOCH: epoch}) for each in created]
+    if cause is not None and created:
+        stored = cause_body(cause)
+        created = [
+            each
+            if each.id.lane == "message"
+            else Work(each.id, each.name, {**each.body, CAUSE: stored}, each.due_ms)  # faster than `replace`
+            for each in created
+        ]
     return WorkDelta(tuple(created), finished, tuple(cancelled))
 
 
@@ -114,7 +124,7 @@ def _created(
     invokes: Mapping[str, str],
     time_ms: int,
     published: Entry | None,
-    principal: Any,
+    whom: Actor | None,
 ) -> Iterator[Work]:
     work_id = WorkId("outbox", after.version, effect.ordinal)
     payload = effect.payload
@@ -128,12 +138,12 @@ def _created(
         case "send":
             address = _address(after, payload["to"], invokes)
             if address is not None:
-                yield _send(after, work_id, payload, address, time_ms, principal)
+                yield _send(after, work_id, payload, address, time_ms, whom)
         case "forward":
             event = {**payload["event"], "forwarded": True}
             yield Work(work_id, child_address(invokes[payload["id"]]), {"event": event}, time_ms)
         case "done":
-            yield _to_parent(after, work_id, "done", payload.get("data"), time_ms, principal)
+            yield _to_parent(after, work_id, "done", payload.get("data"), time_ms, whom)
         case "message":
             if published is not None:
                 yield _message(effect.ordinal, published, str(payload["type"]), payload.get("data"))
@@ -153,25 +163,25 @@ def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None
 
 
 def _send(
-    after: Snapshot, work_id: WorkId, payload: dict[str, Any], address: str, time_ms: int, principal: Any
+    after: Snapshot, work_id: WorkId, payload: dict[str, Any], address: str, time_ms: int, whom: Actor | None
 ) -> Work:
     """Return the work for an event to an entity, the parent or a child. A deferred event keeps all its fields."""
     fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
-    fields.setdefault("principal", _system(after.entity, principal))
+    fields.setdefault("principal", _system(after.entity, whom))
     if payload["to"] == "#_parent":
         fields |= _as_invoked(after, last=after.ended == "done")
     event = Event(payload["event"], payload.get("data"), **_from(after.entity), **fields)
     return Work(work_id, address, {"event": to_builtins(event)}, time_ms)
 
 
-def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: int, principal: Any) -> Work:
+def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: int, whom: Actor | None) -> Work:
     """Return the last event of a child to its parent: its result, or that it failed."""
     assert after.parent is not None  # only an invoked entity has a result
     event = Event(
         f"{word}.invoke.{after.parent.invokeid}",
         data,
         type="platform",
-        principal=_system(after.entity, principal),
+        principal=_system(after.entity, whom),
         **_from(after.entity),
         **_as_invoked(after, last=True),
     )
@@ -179,7 +189,7 @@ def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: 
 
 
 def _end_of_step(
-    before: Snapshot | None, step: Step, time_ms: int, published: Entry | None, principal: Any
+    before: Snapshot | None, step: Step, time_ms: int, published: Entry | None, whom: Actor | None
 ) -> Iterator[Work]:
     """Yield the work that no effect states: the failure of a child, and the message of the entry itself."""
     after = step.snapshot
@@ -187,15 +197,20 @@ def _end_of_step(
     # Entries may follow the end: a step of a saga that turns out to be done is still compensated.
     if after.ended == "failed" and after.parent is not None and (before is None or before.ended is None):
         problem = {"code": "child_failed", "message": f"`{after.entity}` failed", "attempts": 1, "done": "unknown"}
-        yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms, principal)
+        yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms, whom)
         ordinal += 1
     if published is not None and (step.outcome == "applied" or published.shown == "change"):
-        shown = published
-        if published.shown == "change":
-            cover = None if before is None or before.sight is None else before.sight.cover
-            shown = shown_change(published, () if before is None else (cover or before).configuration)
+        shown = visible_entry(published, before)
         word, data = change_message(shown, after.ended)
         yield _message(ordinal, shown, f"{after.kind}.{word}", data)
+
+
+def visible_entry(entry: Entry, before: Snapshot | None) -> Entry:
+    """Return an entry as others see it who see something of it."""
+    if entry.shown != "change":
+        return entry
+    cover = None if before is None or before.sight is None else before.sight.cover
+    return shown_change(entry, () if before is None else (cover or before).configuration)
 
 
 def _message(ordinal: int, entry: Entry, type: str, data: Any) -> Work:
@@ -219,8 +234,7 @@ def _as_invoked(after: Snapshot, *, last: bool) -> dict[str, Any]:
     return {"invokeid": after.parent.invokeid, "source": f"invoke/{after.parent.key}", "last": last}
 
 
-def _system(entity: str, principal: Any) -> dict[str, Any]:
+def _system(entity: str, whom: Actor | None) -> dict[str, Any]:
     """Return the principal of what an entity sends: itself, for whom it was caused, without the roles of that one."""
     system = {"id": entity, "kind": "system", "roles": ["system"]}
-    whom = originator_of(principal) or actor_of(principal)
-    return system if whom is None or whom.kind == "system" else {**system, "for": {"id": whom.id, "kind": whom.kind}}
+    return system if whom is None else {**system, "for": {"id": whom.id, "kind": whom.kind}}

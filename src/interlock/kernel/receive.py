@@ -36,6 +36,7 @@ from interlock.model.document.field import complete_payload
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.effect import Effect
 from interlock.model.event import RESULT_NAMES, Event
+from interlock.model.held import HELD_FIELD, HOLD, RESUME
 from interlock.model.journal.entry import ERASE
 from interlock.model.journal.work import ERASE_WORK, key_base
 from interlock.model.personal_token import KEY_FIELD
@@ -75,10 +76,10 @@ class Receiver:
     def receive_after_end(self, snapshot: Snapshot, event: Event) -> Step:
         """Return the step of an event that arrives after the end: only sagas still react to it (S10, S30).
 
-        Personal data can be erased after the end, too.
+        Personal data can be erased after the end, too, and a hold ends.
         """
-        if event.name == ERASE and event.type == "platform":
-            return self._erase(snapshot, event)
+        if event.name in (ERASE, RESUME) and event.type == "platform":
+            return self._erase(snapshot, event) if event.name == ERASE else self._resume(snapshot, event)
         compensated = self.unwinder.receive(snapshot, event) if snapshot.invokes else None
         if compensated is None:  # no state is active after the end
             compensated = self.unwinder.compensate_late(snapshot, event, frozenset(), raises=self.raises)
@@ -199,13 +200,19 @@ class Receiver:
         return self._general_step(snapshot, configuration, event, run, Cause(timer=timer))
 
     def _control(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
-        """Our own events, accepted from the driver only: cancelled by the parent (S10), timer moved (S39), erased."""
+        """Our own events, accepted from the driver only: cancelled by the parent (S10), timer moved (S39), and the acts
+        of operators: erased, held, resumed.
+        """
         if event.type != "platform":
             return Step(snapshot, (), "rejected", "reserved")
         if event.name == "_cancel":
             return self._end_as(snapshot, configuration, self._run(snapshot, event), "cancelled", NO_CAUSE)
         if event.name == ERASE:
             return self._erase(snapshot, event)
+        if event.name == HOLD:
+            return self._hold(snapshot, event)
+        if event.name == RESUME:
+            return self._resume(snapshot, event)
         due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None
         if event.name == "_timer.moved" and type(due_ms) is int:
             return self._timer_moved(snapshot, event.data, due_ms)
@@ -221,6 +228,31 @@ class Receiver:
         key = f"{key_base(snapshot.entity, after.version, event.epoch)}/0"
         effect = Effect("call", 0, key, {"name": ERASE_WORK, "input": {"kid": kid}})
         return Step(after, (effect,), "applied", "erased")
+
+    def _hold(self, snapshot: Snapshot, event: Event) -> Step:
+        """Remember that an operator holds the entity. What that means is decided by the driver."""
+        if HELD_FIELD in snapshot.context:
+            return Step(snapshot, (), "ignored", "held")
+        given = event.data if isinstance(event.data, dict) else {}
+        named = {name: given[name] for name in ("by", "reason") if isinstance(given.get(name), str)}
+        context = {**snapshot.context, HELD_FIELD: {"at_ms": event.at_ms, **named}}
+        return Step(self.outcomes.next_version(snapshot, context=context), (), "applied", "held")
+
+    def _resume(self, snapshot: Snapshot, event: Event) -> Step:
+        """End a hold. The timers that are later because of it are due at the times in the event."""
+        if HELD_FIELD not in snapshot.context:
+            return Step(snapshot, (), "ignored", "not_held")
+        given = event.data.get("timers", ()) if isinstance(event.data, dict) else ()
+        moved = {(each["name"], each["version"]): each for each in given}
+        timers = tuple(
+            each
+            if (new := moved.get((each.name, each.version))) is None
+            else replace(each, due_ms=new["due_ms"], since_ms=new["since_ms"])
+            for each in snapshot.timers
+        )
+        context = {name: value for name, value in snapshot.context.items() if name != HELD_FIELD}
+        after = self.outcomes.next_version(snapshot, context=context, timers=timers)
+        return Step(after, (), "applied", "resumed")
 
     def _timer_moved(self, snapshot: Snapshot, data: dict[str, Any], due_ms: int) -> Step:
         timer = find_moved_timer(snapshot, data)

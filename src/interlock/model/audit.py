@@ -12,17 +12,16 @@ the one chain that all tenants shared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError
+from interlock.model.actor import Actor, ActorKind, actor_of
 from interlock.model.encoding.codec import encode
-from interlock.model.encoding.storable import describe
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE
 from interlock.model.journal.record import chain_start
@@ -38,24 +37,14 @@ HTTP_EVENT = "_http"
 CHECKPOINT = "_audit.checkpoint"
 """The event of a row that contains a signed checkpoint."""
 
+LOGIN, LOGOUT = "_login", "_logout"
+"""The events of rows about a session of the HTTP interface that started, and one that its user ended."""
+
 FLOOD = "rate.refused"
 """The code of an attempt that was refused, before anything was read, because too many of its sender were."""
 
 UNKNOWN_PLACES = frozenset({"entity.malformed", "entity.unknown", "kind.unknown", FLOOD})
 """Codes of attempts whose entity does not exist, or was not looked up."""
-
-ActorKind = Literal["user", "service", "system"]
-
-_KINDS: dict[str, ActorKind] = {"service": "service", "system": "system", "bus": "service", "worker": "system"}
-"""What a principal may call itself, where that is not a user."""
-
-
-class Actor(Struct, frozen=True):
-    """Who acted: an id and its kind."""
-
-    id: str
-    kind: ActorKind
-
 
 TIMER = Actor("timer", "system")
 WORKER = Actor("worker", "system")
@@ -234,22 +223,6 @@ def index_actor(actor: str | None) -> str | None:
 
 
 # Who acted
-
-
-def actor_of(principal: Any) -> Actor | None:
-    """Return who a principal is; None without one, or without an id."""
-    if not isinstance(principal, Mapping):
-        return None
-    name, kind = principal.get("id"), principal.get("kind")
-    if name is None:
-        return None
-    return Actor(describe(name), _KINDS.get(kind, "user") if isinstance(kind, str) else "user")
-
-
-def originator_of(principal: Any) -> Actor | None:
-    """Return for whom a principal acts, if it says so."""
-    given = principal.get("for") if isinstance(principal, Mapping) else None
-    return actor_of(given)
 
 
 def actor_of_event(event: Event) -> Actor:

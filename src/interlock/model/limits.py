@@ -69,6 +69,10 @@ CONTENT_DEPTH_MAX = 64
 FOREACH_DEPTH_MAX = 16
 """Levels of nested `foreach`: Python allows 20 nested blocks of code, and generated code needs a few."""
 
+METRIC_SERIES_MAX = 10_000
+"""Series of metrics of one process: some megabytes in each Prometheus that reads them. A chart with 50 states and 50
+events has about 1,500."""
+
 NAME_BYTES_MAX = 256
 """Bytes of an event name or state id: they are keys of rows and labels of metrics."""
 
@@ -121,6 +125,9 @@ ALIASES_MAX = 100
 EXPANDED_NODES_MAX = 50_000
 """Values of a definition after its aliases are expanded: stops alias bombs."""
 
+XML_NODES_MAX = 100_000
+"""Elements and attributes of a definition in XML: twice the values of one in JSON, which needs fewer."""
+
 INTEGER_DIGITS_MAX = 80
 """Digits of a number in a definition: 256 bits have 78; the standard parser is quadratic in digits."""
 
@@ -137,6 +144,10 @@ KEY_WINDOW_MS = 2_592_000_000
 """How long a key is remembered at least: 30 days (in files: the last 10,000 of an entity). Queues retry messages for a
 shorter time (14 days is common). Without a limit, stores would grow with the number of events. Stripe keeps keys for a
 day."""
+
+TRACE_WINDOW_MS = 86_400_000
+"""How long after its start a trace is continued: a day. Systems that collect traces expect the spans of a trace within
+hours, and a life may last for years; what is caused later starts a new trace with a link."""
 
 RETENTION_BATCH = 64
 """Entities of one batch of retention: one transaction on SQLite, and one entry of the record. More would make senders
@@ -224,6 +235,18 @@ AUDIT_CHECKPOINT_MS = 60_000
 AUDIT_CHECKPOINT_ENTRIES = 10_000
 """Entries of journals that one checkpoint includes: its row has a megabyte at most."""
 
+AUDIT_PLACES_MAX = 1_000
+"""Damaged places of an audit that a verification names; the others are counted. More is an audit that was replaced."""
+
+AUDIT_PROBLEMS_MAX = 10_000
+"""Problems of a store that a verification names; the others are counted: some megabytes."""
+
+AUDIT_COVERS_MAX = 1_440
+"""Checkpoints of which a verification says what they still cover, the newest ones: a day of them."""
+
+JOURNAL_PLACES_MAX = 100
+"""Damaged places of one journal that a verification names."""
+
 AUDIT_BATCH_ROWS_MAX = 256
 """Rows of one commit: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
@@ -246,6 +269,20 @@ LEASE_MS_MIN = 100
 
 POLL_MS_MAX = 1_000
 """How long it takes at most to see work of another process: each poll is one read of an index."""
+
+HELD_TARGET_MS = 2_000
+"""How long a message to a held entity waits before it is tried again: it arrives that long after the hold at most."""
+
+HELD_WORK_MS_MIN = 60_000
+"""How long work of a held entity waits at first before a worker looks at it again. A resume makes it due; this is for a
+resume whose process was killed."""
+
+HELD_WORK_MS_MAX = 3_600_000
+"""The same for a long hold: a million pieces of work that are held for a day cost three hundred looks per second."""
+
+RESUMED_PER_SECOND = 500
+"""Pieces of work that become due per second when a kind or many entities are resumed: a tenth of what a worker can
+claim, so a day of overdue timers does not arrive at once."""
 
 RUNNING_MAX = 64
 """Handlers that one runtime runs at the same time, and sends it delivers. Others wait in the store."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -45,6 +46,7 @@ class StatePopulation(Struct, frozen=True):
 
     `type` is that of the chart, or `removed` (entities of older revisions are in a state that the current chart does
     not have), `ended` (they ended without a final state, see `ENDED_STATES`), or `unknown` (no chart is loaded).
+    `p95_ms` is the time within which about 95 % of the stays of the last week ended, and so on.
     """
 
     id: str
@@ -52,7 +54,10 @@ class StatePopulation(Struct, frozen=True):
     depth: int
     parent: str | None
     entities: int
+    p50_ms: int | None = None
     p95_ms: int | None = None
+    p99_ms: int | None = None
+    p999_ms: int | None = None
     expect_ms: int | None = None
     stuck: int | None = None
     stuck_more: bool = False
@@ -230,24 +235,36 @@ def recent_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, f
     return steps * 1_000 / MINUTE_MS, conflicts / (steps + conflicts) if conflicts else 0.0
 
 
-async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
-    """Return, by state, the time within which 95 % of the stays of the last week ended."""
+class DwellQuantiles(NamedTuple):
+    """Within about which time a part of the stays in a state ended; None beyond the last bound."""
+
+    p50_ms: int | None = None
+    p95_ms: int | None = None
+    p99_ms: int | None = None
+    p999_ms: int | None = None
+
+
+NO_STAYS = DwellQuantiles()
+
+
+async def dwell_quantiles(runtime: Runtime, kind: str) -> dict[str, DwellQuantiles]:
+    """Return, by state, how long the stays of the last week took. Every page and command uses these numbers."""
     if runtime.store.statistics is None:
         return {}
-    return _p95(await runtime.store.statistics.dwell_times(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS))
+    found = await runtime.store.statistics.dwell_times(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
+    return _quantiles(found)
 
 
-async def visible_dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
-    """Return, as others see it, the time within which 95 % of the stays of the last week ended."""
+async def visible_dwell_quantiles(runtime: Runtime, kind: str) -> dict[str, DwellQuantiles]:
+    """Return, as others see it, how long the stays of the last week took."""
     if runtime.store.statistics is None:
         return {}
     since_ms = runtime.clock.now_ms() - DWELL_WINDOW_MS
-    return _p95(await runtime.store.statistics.visible_dwell_times(kind, since_ms=since_ms))
+    return _quantiles(await runtime.store.statistics.visible_dwell_times(kind, since_ms=since_ms))
 
 
-def _p95(found: Iterable[DwellTimes]) -> dict[str, int]:
-    quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
-    return {state: ms for state, ms in quantiles if ms is not None}
+def _quantiles(found: Iterable[DwellTimes]) -> dict[str, DwellQuantiles]:
+    return {each.state: DwellQuantiles(*map(each.quantile_ms, (0.5, 0.95, 0.99, 0.999))) for each in found}
 
 
 async def _minutes(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...] | None:
@@ -277,12 +294,12 @@ async def _states(
     With `hidden`, as those see it who may not see these states.
     """
     chart = kernel.chart
-    p95 = await (dwell_p95 if hidden is None else visible_dwell_p95)(runtime, chart.kind)
+    dwell = await (dwell_quantiles if hidden is None else visible_dwell_quantiles)(runtime, chart.kind)
     known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
     removed = sorted(each for each in totals if each not in known)
     return (
         *[
-            await _state(runtime, chart, each, totals, p95, hidden=hidden)
+            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS), hidden=hidden)
             for each in chart.states[1:]
             if each.type != "history" and each.id not in (hidden or ())
         ],
@@ -296,7 +313,7 @@ async def _state(
     chart: Chart,
     state: State,
     totals: dict[str, int],
-    p95: dict[str, int],
+    dwell: DwellQuantiles,
     *,
     hidden: frozenset[str] | None,
 ) -> StatePopulation:
@@ -316,7 +333,10 @@ async def _state(
         depth=state.depth,
         parent=chart.states[state.parent].id if state.parent > 0 else None,
         entities=totals.get(state.id, 0),
-        p95_ms=p95.get(state.id),
+        p50_ms=dwell.p50_ms,
+        p95_ms=dwell.p95_ms,
+        p99_ms=dwell.p99_ms,
+        p999_ms=dwell.p999_ms,
         expect_ms=within,
         stuck=None if stuck is None else min(stuck, COUNT_MAX),
         stuck_more=stuck is not None and stuck > COUNT_MAX,

@@ -1,7 +1,7 @@
 """What does not make progress: entities beyond `expect`, overdue work, dead letters, revisions without a chart.
 
 Rule: a chart says how long a state may last. It is the loaded one, else the newest that the store has. Of a kind with
-neither only the work is judged.
+neither only the work is judged. Held entities are not stuck.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.charts.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
+from interlock.model.held import HELD_TAG
 from interlock.observe.work_status import work_status
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
@@ -68,7 +69,7 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
             query = EntityQuery(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=PAGE_MAX)
             events = _leaving_events(chart, state.index)
             roles = next((each.roles for each in chart.events or () if each.name in events[:1]), None) or ()
-            for row in await _active(runtime, query, limit):
+            for row in await _waiting(runtime, query, limit):
                 age_ms = now_ms - row.entered_ms
                 found.append(StuckEntity(row.entity, state.id, row.version, age_ms, within, events, roles))
     return sorted(found, key=lambda each: (-each.late_ms, each.entity, each.state))[:limit]
@@ -175,14 +176,31 @@ async def _has_active(runtime: Runtime, kind: str, revision: str, state: str | N
     return page.after is not None or any(each.ended is None for each in page.rows)
 
 
-async def _active(runtime: Runtime, query: EntityQuery, limit: int) -> list[EntityRow]:
-    """The first active entities of a list. A store without its own lists keeps cancelled entities in them, first."""
+async def _waiting(runtime: Runtime, query: EntityQuery, limit: int) -> list[EntityRow]:
+    """The first active entities of a list that no operator holds. Some stores keep cancelled entities in it, first."""
     rows = list[EntityRow]()
+    held = await held_entities(runtime, query.kind)
+    if held is None:
+        return rows
     async for page in pages(runtime.store.find, query, rows_max=COUNT_MAX):
-        rows += (each for each in page.rows if each.ended is None)
+        rows += (each for each in page.rows if each.ended is None and each.entity not in held)
         if len(rows) >= limit:
             break
     return rows[:limit]
+
+
+async def held_entities(runtime: Runtime, kind: str) -> frozenset[str] | None:
+    """Return the entities of a kind that are held one by one; None if all of the kind are."""
+    holds = runtime.entities.holds
+    if holds.is_stale:
+        await holds.refresh()
+    if holds.of_kind(kind) is not None:
+        return None
+    found = set[str]()
+    if holds.may_hold(kind):
+        async for page in pages(runtime.store.find, EntityQuery(kind=kind, tag=HELD_TAG, limit=PAGE_MAX)):
+            found |= {each.entity for each in page.rows}
+    return frozenset(found)
 
 
 def _leaving_events(chart: Chart, index: int) -> tuple[str, ...]:

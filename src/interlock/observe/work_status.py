@@ -17,6 +17,7 @@ from interlock.model.journal.work import CHILD_WORK, ORDERED_LANES
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.work import WorkRow
+from interlock.runtime.holds.held_work import NOTE
 
 Word = Literal[
     "dead", "cancelled", "running", "expired", "retry", "pending", "scheduled", "waiting_child", "queued", "held"
@@ -32,7 +33,7 @@ DESCRIPTIONS: dict[Word, str] = {
     "scheduled": "is not due yet",
     "waiting_child": "is waiting for its child entity",
     "queued": "is queued behind earlier messages of its entity",
-    "held": "was imported with a bundle and is not run",
+    "held": "is held, as its entity is, or was imported with a bundle",
 }
 """Each word as the end of a sentence that starts with the work's key."""
 
@@ -54,7 +55,7 @@ class WorkStatus(Struct, frozen=True):
     | `scheduled` | it is not due yet | when it is due |
     | `waiting_child` | its child entity is active; the child's result ends it | |
     | `queued` | earlier messages of its entity go first | |
-    | `held` | it was imported with a bundle and has no due time | |
+    | `held` | an operator holds its entity; or it was imported with a bundle and has no due time | |
 
     `handler_missing`: none of the given handlers runs it. `overdue_ms`: for how long it should have been claimed, or
     its lease renewed; zero or less if it is not late.
@@ -93,6 +94,8 @@ def work_status(row: WorkRow, *, now_ms: int, handlers: Collection[str] | None =
         if row.work.due_ms is None and row.work.id.lane not in ORDERED_LANES:
             return WorkStatus("held", handler_missing=missing)
         return WorkStatus("waiting_child" if row.work.name == CHILD_WORK else "queued")
+    if isinstance(row.error, dict) and NOTE in row.error:
+        return WorkStatus("held", failures=row.failures, handler_missing=missing)
     late_ms = now_ms - row.next_ms
     if row.failures:
         return WorkStatus("retry", row.next_ms, row.failures, retries_max(row), missing, late_ms)

@@ -32,8 +32,8 @@ from interlock.trust.checkpoints import (
 )
 
 LEASE = "audit/checkpoint"
-LEASE_MS = 3 * AUDIT_CHECKPOINT_MS
-"""How long a process that has stopped keeps others from writing checkpoints."""
+LEASE_MS_MIN = 3_000
+"""How long a process that was killed keeps others from writing checkpoints, at least; otherwise three intervals."""
 
 TYPE = "interlock.audit.checkpoint"
 """The type of the message that publishes a checkpoint."""
@@ -62,10 +62,12 @@ class CheckpointWriter:
         self._owner = clock.token()
         self._unpublished: SignedCheckpoint | None = None
         self._is_started = False
+        self._lease_ms = 3 * AUDIT_CHECKPOINT_MS
 
     async def run(self, *, every_ms: int = AUDIT_CHECKPOINT_MS) -> None:
         """Write checkpoints at intervals, until cancelled. A store or a bus that does not respond is tried again."""
-        while True:
+        self._lease_ms = max(LEASE_MS_MIN, 3 * every_ms)
+        while True:  # until cancelled
             try:
                 await self.write_all()
             except UnavailableError as error:
@@ -74,9 +76,7 @@ class CheckpointWriter:
 
     async def write_all(self) -> tuple[SignedCheckpoint, ...]:
         """Write checkpoints of everything up to now; none if nothing has changed, or another process writes them."""
-        now_ms = self._clock.now_ms()
-        lease = await self._leases.acquire_lease(LEASE, owner=self._owner, now_ms=now_ms, until_ms=now_ms + LEASE_MS)
-        if lease is None:
+        if not await self._has_lease():
             return ()
         last = await self._last()
         if not self._is_started:  # a process may have died between the row and its publication
@@ -84,11 +84,22 @@ class CheckpointWriter:
         await self._publish_pending()
         written: list[SignedCheckpoint] = []
         while (signed := await self._next(last)) is not None:
+            if not await self._has_lease():  # another process has continued meanwhile
+                break
             await self._log.append_audit((signed.row(),))
             self._unpublished = last = signed
             written.append(signed)
             await self._publish_pending()
         return tuple(written)
+
+    async def _has_lease(self) -> bool:
+        """Take the lease, or extend it. A process that lost it may have missed checkpoints of the one that had it."""
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + self._lease_ms
+        lease = await self._leases.acquire_lease(LEASE, owner=self._owner, now_ms=now_ms, until_ms=until_ms)
+        if lease is None:
+            self._is_started = False
+        return lease is not None
 
     async def close(self) -> None:
         """Release the lease, so that another process can continue immediately."""

@@ -5,12 +5,15 @@ Rule: everything comes back as an event, through the same step and append as an 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from interlock.errors import RejectedError
+from interlock.errors import RejectedError, UnavailableError
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkId
 
@@ -44,6 +47,15 @@ CHART_MISSING_CODES = frozenset(
 """Codes of an error that a process with other charts would not raise: the work waits for such a process."""
 
 
+HELD_CODES = frozenset({"entity.held", "kind.held"})
+"""Codes of an error for an entity that an operator holds: what is sent to it waits."""
+
+
+def is_held(error: Exception) -> bool:
+    """Whether an error says that an operator holds the entity."""
+    return isinstance(error, UnavailableError) and error.code in HELD_CODES
+
+
 class EventDelivery(Protocol):
     """The runtime, as the workers of its lanes use it."""
 
@@ -57,16 +69,25 @@ class EventDelivery(Protocol):
         """Whether this process can deliver to the entity: it has its chart, in its revision."""
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime.
 
         `finishes`: the work of this entity that ends with the entry. `fence`: only if that is still its newest attempt;
-        otherwise nothing is written and the outcome is `duplicate`.
+        otherwise nothing is written and the outcome is `duplicate`. `cause`: of that work, with the span of its
+        attempt. `attempts` are stored with the entry.
         """
 
-    async def fire_timers(self, entity: str) -> TimersFired:
-        """Fire every timer of the entity that is due, in order, one step each.
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
+        """Fire every timer of the entity that is due, in order, one step each. `causes` are those that are known.
 
         A timer whose step cannot be stored is skipped; the ones after it still fire. Raises UnavailableError when this
         process lacks the entity's chart.

@@ -18,40 +18,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from functools import update_wrapper
 from threading import Lock, RLock, Thread, get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.kernel.explain import Candidate
-from interlock.model.encoding.convert import Model
-from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
-from interlock.model.snapshot import Snapshot
-from interlock.model.visible import VisibleSnapshot
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.reading.field_indexes import IndexStatus
-from interlock.ports.reading.journal_feed import FeedEntry
-from interlock.ports.reading.projections import ProjectionStatus
-from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
-from interlock.runtime.charts.upgrades import UpgradePreview
-from interlock.runtime.entities.permissions import Reader
-from interlock.runtime.history.replay import At
-from interlock.runtime.history.verify import Verification
-from interlock.runtime.request_checks import CreateOptions, SendOptions, passes_on_to
-from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
+from interlock.runtime.runtime import Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.stores.threads.wakeup import WakeupPipe
-from interlock.trust.visibility import VisibleEntry, VisibleReceipt
 
 if TYPE_CHECKING:
-    from interlock.evolve.refold import RefoldReport
-    from interlock.runtime.erasure import Erasure
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
     from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
@@ -59,11 +43,69 @@ if TYPE_CHECKING:
 PIPES_MAX = 64
 """Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _waiting(
+    method: Callable[Concatenate[Runtime, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingRuntime, P], T]:
+    """Return a method of `Runtime` as one that waits for its result. To type checkers it has the same overloads."""
+    name = method.__name__
+
+    def wait(self: BlockingRuntime, /, *args: P.args, **options: P.kwargs) -> T:
+        answering: Coroutine[Any, Any, T] = getattr(self.runtime, name)(*args, **options)
+        return self._wait(answering)
+
+    update_wrapper(wait, method)
+    return wait
+
+
+def _iterating(
+    method: Callable[Concatenate[Runtime, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[BlockingRuntime, P], Generator[T, None, None]]:
+    """Return a method of `Runtime` that yields values as one that returns an ordinary iterator."""
+    name = method.__name__
+
+    def iterate(self: BlockingRuntime, /, *args: P.args, **options: P.kwargs) -> Generator[T, None, None]:
+        values: AsyncGenerator[T, None] = getattr(self.runtime, name)(*args, **options)
+        return self._each(values)
+
+    update_wrapper(iterate, method)
+    return iterate
 
 
 class BlockingRuntime:
     """A runtime whose methods wait for their result. Safe to call from many threads."""
+
+    create = _waiting(Runtime.create)
+    send = _waiting(Runtime.send)
+    dry_run = _waiting(Runtime.dry_run)
+    state = _waiting(Runtime.state)
+    journal = _waiting(Runtime.journal)
+    list = _waiting(Runtime.list)
+    indexes = _waiting(Runtime.indexes)
+    can = _waiting(Runtime.can)
+    counts = _waiting(Runtime.counts)
+    ages = _waiting(Runtime.ages)
+    hold = _waiting(Runtime.hold)
+    resume = _waiting(Runtime.resume)
+    hold_kind = _waiting(Runtime.hold_kind)
+    resume_kind = _waiting(Runtime.resume_kind)
+    hold_matching = _waiting(Runtime.hold_matching)
+    resume_matching = _waiting(Runtime.resume_matching)
+    holds = _waiting(Runtime.holds)
+    preview_upgrade = _waiting(Runtime.preview_upgrade)
+    projections = _waiting(Runtime.projections)
+    verify = _waiting(Runtime.verify)
+    preview_refold = _waiting(Runtime.preview_refold)
+    refold = _waiting(Runtime.refold)
+    preview_erasure = _waiting(Runtime.preview_erasure)
+    erase = _waiting(Runtime.erase)
+    drain = _waiting(Runtime.drain)
+    watch = _iterating(Runtime.watch)
+    feed = _iterating(Runtime.feed)
+    verify_all = _iterating(Runtime.verify_all)
 
     def __init__(self, open_runtime: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -156,52 +198,6 @@ class BlockingRuntime:
         self._loop.close()
         self._pipes.clear()  # closes them
 
-    @passes_on_to(Runtime.create)
-    def create(
-        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
-    ) -> Receipt:
-        """As `Runtime.create`."""
-        return self._wait(self.runtime.create(entity, context, **options))
-
-    @overload
-    def send(
-        self,
-        entity: str,
-        event: str,
-        payload: Mapping[str, Any] | Model | JsonPayload = None,
-        **options: Unpack[SendOptions],
-    ) -> Receipt: ...
-
-    @overload
-    def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
-
-    @overload
-    def send(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Mapping[str, Any] | Model | JsonPayload = None,
-        *,
-        reader: Reader,
-        **options: Unpack[SendOptions],
-    ) -> VisibleReceipt: ...
-
-    @passes_on_to(Runtime.send)
-    def send(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        reader: Reader | None = None,
-        **options: Unpack[SendOptions],
-    ) -> Receipt | VisibleReceipt:
-        """As `Runtime.send`."""
-        # The overloads say which payloads belong to which events, and which receipt is the answer.
-        sending: Coroutine[Any, Any, Receipt | VisibleReceipt]
-        sending = cast("Any", self.runtime).send(entity, event, payload, reader=reader, **options)
-        return self._wait(sending)
-
     def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
         """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.
 
@@ -224,125 +220,9 @@ class BlockingRuntime:
         if _is_in_event_loop():
             raise _running_loop_error()
 
-    @overload
-    def dry_run(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        reader: None = None,
-    ) -> Receipt: ...
-
-    @overload
-    def dry_run(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        reader: Reader,
-    ) -> VisibleReceipt: ...
-
-    def dry_run(
-        self,
-        entity: str,
-        event: str | Model,
-        payload: Any = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        reader: Reader | None = None,
-        **unknown: Any,
-    ) -> Receipt | VisibleReceipt:
-        """As `Runtime.dry_run`."""
-        running: Coroutine[Any, Any, Receipt | VisibleReceipt]
-        running = cast("Any", self.runtime).dry_run(
-            entity, event, payload, key=key, principal=principal, reader=reader, **unknown
-        )
-        return self._wait(running)
-
-    @overload
-    def state(self, entity: str, *, at: At | None = None, reader: None = None) -> Snapshot: ...
-
-    @overload
-    def state(self, entity: str, *, at: At | None = None, reader: Reader) -> VisibleSnapshot: ...
-
-    def state(self, entity: str, *, at: At | None = None, reader: Reader | None = None) -> Snapshot | VisibleSnapshot:
-        """As `Runtime.state`."""
-        if reader is None:
-            return self._wait(self.runtime.state(entity, at=at))
-        return self._wait(self.runtime.state(entity, at=at, reader=reader))
-
-    @overload
-    def journal(
-        self, entity: str, *, after: int = 0, limit: int | None = None, reader: None = None
-    ) -> tuple[Entry, ...]: ...
-
-    @overload
-    def journal(
-        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader
-    ) -> tuple[VisibleEntry, ...]: ...
-
-    def journal(
-        self, entity: str, *, after: int = 0, limit: int | None = None, reader: Reader | None = None
-    ) -> tuple[Entry, ...] | tuple[VisibleEntry, ...]:
-        """As `Runtime.journal`."""
-        if reader is None:
-            return self._wait(self.runtime.journal(entity, after=after, limit=limit))
-        return self._wait(self.runtime.journal(entity, after=after, limit=limit, reader=reader))
-
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine that uses `runtime` on its event loop, and return its result."""
         return self._wait(work)
-
-    def list(self, query: EntityQuery, *, reader: Reader | None = None) -> EntityPage:
-        """As `Runtime.list`."""
-        return self._wait(self.runtime.list(query, reader=reader))
-
-    def indexes(self) -> tuple[IndexStatus, ...]:
-        """As `Runtime.indexes`."""
-        return self._wait(self.runtime.indexes())
-
-    def can(self, entity: str, *, reader: Reader | None = None) -> tuple[Candidate, ...]:
-        """As `Runtime.can`."""
-        return self._wait(self.runtime.can(entity, reader=reader))
-
-    def preview_upgrade(self, entity: str) -> UpgradePreview | None:
-        """As `Runtime.preview_upgrade`."""
-        return self._wait(self.runtime.preview_upgrade(entity))
-
-    def counts(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
-        """As `Runtime.counts`."""
-        return self._wait(self.runtime.counts(kind, reader=reader))
-
-    @overload
-    def watch(
-        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: None = None
-    ) -> Generator[Entry, None, None]: ...
-
-    @overload
-    def watch(
-        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader
-    ) -> Generator[VisibleEntry, None, None]: ...
-
-    def watch(
-        self, entity: str, *, after: int = 0, poll_ms: int = 1_000, reader: Reader | None = None
-    ) -> Generator[Entry, None, None] | Generator[VisibleEntry, None, None]:
-        """As `Runtime.watch`, as an ordinary iterator."""
-        if reader is None:
-            return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
-        return self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms, reader=reader))
-
-    def feed(
-        self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
-    ) -> Generator[FeedEntry, None, None]:
-        """As `Runtime.feed`, as an ordinary iterator."""
-        yield from self._each(self.runtime.feed(after=after, kinds=kinds, follow=follow))
 
     def projection(
         self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500
@@ -357,18 +237,6 @@ class BlockingRuntime:
 
         return start
 
-    def projections(self) -> tuple[ProjectionStatus, ...]:
-        """As `Runtime.projections`."""
-        return self._wait(self.runtime.projections())
-
-    def verify(self, entity: str) -> Verification:
-        """As `Runtime.verify`."""
-        return self._wait(self.runtime.verify(entity))
-
-    def verify_all(self) -> Generator[Verification, None, None]:
-        """As `Runtime.verify_all`, as an ordinary iterator."""
-        yield from self._each(self.runtime.verify_all())
-
     def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
         """As `Runtime.shadow`."""
 
@@ -376,26 +244,6 @@ class BlockingRuntime:
             return self.runtime.shadow(chart, share=share)
 
         return self._wait(start())
-
-    def preview_refold(self, kind: str) -> RefoldReport:
-        """As `Runtime.preview_refold`."""
-        return self._wait(self.runtime.preview_refold(kind))
-
-    def refold(
-        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
-    ) -> RefoldReport:
-        """As `Runtime.refold`."""
-        return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
-
-    def preview_erasure(self, entity: str) -> Erasure:
-        """As `Runtime.preview_erasure`."""
-        return self._wait(self.runtime.preview_erasure(entity))
-
-    def erase(
-        self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None, live: bool = False
-    ) -> Erasure:
-        """As `Runtime.erase`."""
-        return self._wait(self.runtime.erase(entity, reason=reason, principal=principal, live=live))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:
@@ -407,10 +255,6 @@ class BlockingRuntime:
             # The runtime was closed, the process was forked, or the wait was interrupted: the iteration ends.
             with suppress(UnavailableError, UsageError, RuntimeError):
                 self._wait(values.aclose())
-
-    def drain(self, timeout_ms: int) -> DrainReport:
-        """As `Runtime.drain`."""
-        return self._wait(self.runtime.drain(timeout_ms))
 
     def run_until_signal(
         self, *, drain_ms: int = SIGNAL_DRAIN_MS, on_signal: Callable[[int], object] = lambda _: None

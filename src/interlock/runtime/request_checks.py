@@ -203,3 +203,10 @@ def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
         raise UsageError(f"the {what} has {size:,} bytes; the limit is {bytes_max}", code=code)
     if _CONTROL.search(text):
         raise UsageError(f"the {what} contains control characters", code=code)
+
+
+def check_resumed(timers: object) -> None:
+    """Raise UsageError (`hold.timers`) for an unknown way to resume timers."""
+    if timers not in ("deadline", "shift"):
+        hint = 'use "deadline" (overdue timers fire now) or "shift" (all are later by the time of the hold)'
+        raise UsageError(f"invalid `timers`: {timers!r:.40}", code="hold.timers", hint=hint)

@@ -66,10 +66,15 @@ class CallerRequests:
     ) -> None:
         self.entities = entities
         self.mover = EntityMover(entities)
-        engine = entities.store.engine
-        self.sender = (
-            EntitySender(entities, self.mover) if engine is None else EngineSender(entities, self.mover, engine)
-        )
+        engine, tracer = entities.store.engine, entities.process.tracer
+        if engine is not None:
+            self.sender: EntitySender = EngineSender(entities, self.mover, engine)
+        elif tracer is None:
+            self.sender = EntitySender(entities, self.mover)
+        else:
+            from interlock.runtime.entities.traced_sender import TracedSender
+
+            self.sender = TracedSender(entities, self.mover, tracer)
         self._process = entities.process
         self._charts = entities.charts
         self._clock = entities.clock
@@ -116,8 +121,10 @@ class CallerRequests:
                     entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
                 )
         except InterlockError as error:
+            self._count_refusal(entity, error)
             await self._audit.record_error(Attempt(entity, CREATE, principal, trace, key, reason), error)
             raise
+        self.entities.count(CREATE, receipt)
         if receipt.outcome != "applied":
             await self._audit.record_receipt(Attempt(entity, CREATE, principal, trace, key, reason), receipt)
             if receipt.outcome == "duplicate":
@@ -150,6 +157,7 @@ class CallerRequests:
             with self._admission.admit():
                 receipt = await self.sender.send(entity, request)
         except InterlockError as error:
+            self._count_refusal(entity, error)
             await self._audit.record_error(Attempt(entity, event, principal, trace, key, reason), error)
             raise
         if receipt.outcome == "applied":
@@ -279,6 +287,7 @@ class CallerRequests:
                 request = replace(request, event=named, former_key=key.former)
                 receipt = await self.sender.send(entity, request)
         except InterlockError as error:
+            self._count_refusal(entity, error)
             await self._audit.record_error(attempt, error)
             raise
         await self._audit.record_receipt(attempt, receipt)
@@ -296,6 +305,12 @@ class CallerRequests:
         except InterlockError as error:
             error.is_recorded = True  # it is no attempt
             raise
+
+    def _count_refusal(self, entity: object, error: InterlockError) -> None:
+        """Report an error that refused an event to the meter, if there is one."""
+        meter = self._process.meter
+        if meter is not None:
+            meter.refused(str(entity).partition("/")[0], error.code)
 
     def _event_of(self, entity: str, model: object, payload: object) -> str:
         """Return the name of the event that a model is the payload of."""

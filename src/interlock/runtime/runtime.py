@@ -30,6 +30,7 @@ from interlock.model.arguments import check_options
 from interlock.model.diagnostics import suggestion
 from interlock.model.encoding.convert import Model
 from interlock.model.encoding.index_key import IndexForm
+from interlock.model.held import HELD_TAG
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.keys import OwnKey
 from interlock.model.snapshot import Snapshot
@@ -41,7 +42,15 @@ from interlock.ports.reading.field_indexes import IndexStatus
 from interlock.ports.reading.journal_feed import FeedEntry
 from interlock.ports.reading.projections import ProjectionStatus, Projector
 from interlock.ports.reading.statistics import StateCount
-from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.ports.store import (
+    ENDED_STATES,
+    EntityPage,
+    EntityQuery,
+    JoinedStore,
+    Store,
+    check_capabilities,
+)
+from interlock.ports.tracer import Tracer
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts.registry import ChartRegistry, unknown_kind
@@ -49,9 +58,10 @@ from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.entities.announcements import OnWork
 from interlock.runtime.entities.entities import Entities
 from interlock.runtime.entities.permissions import Permissions, Reader
+from interlock.runtime.entities.transition_log import open_transition_log
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
-from interlock.runtime.reading.entity_counts import by_revision, count_by_revision
+from interlock.runtime.reading.entity_counts import by_revision, count_by_revision, oldest_ages
 from interlock.runtime.reading.feed import EntryWaiter, check_kinds, feed_of, follow_feed
 from interlock.runtime.reading.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.reading.projection import ProjectionRunner, capabilities, register_projection
@@ -79,6 +89,7 @@ from interlock.trust.visibility import Lens, VisibleEntry, VisibleReceipt
 if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
     from interlock.runtime.erasure import Erasure
+    from interlock.runtime.holds.operator import Hold, HoldOperator, ResumedTimers
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
     from interlock.runtime.trials.shadow_run import ShadowedChart, ShadowRun
@@ -107,6 +118,7 @@ class Runtime:
         upgrade: UpgradePolicy = "pinned",
         authorizer: Authorizer | None = None,
         vault: PersonalVault | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -117,10 +129,11 @@ class Runtime:
         self.drain_ms = DRAIN_MS
         self.audit = AuditRecorder(store.audit, clock)
         self.entities = Entities.open(
-            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer
+            store, charts, clock, self.audit, messages=messages, upgrade=upgrade, authorizer=authorizer, tracer=tracer
         )
         self.permissions = Permissions(self.entities)
         self.entities.process.vault = self.vault = vault
+        self.entities.process.transitions = open_transition_log()
         self.revisions = self.entities.revisions
         if store.engine is not None:
             store.engine.use_charts(charts.kernels())
@@ -468,7 +481,7 @@ class Runtime:
         names = {"state": (query.state, {*states, *ENDED_STATES.values()})}
         names["tag"] = (query.tag, {tag for tags in states.values() for tag in tags})
         for what, (name, known) in names.items():
-            if name is not None and name not in known:
+            if name not in (None, HELD_TAG) and name not in known:
                 hint = suggestion(name, known) or f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
                 message = f"unknown {what} `{name[:80]}` in chart `{query.kind}`"
                 raise UsageError(message, code=f"{what}.unknown", hint=hint)
@@ -669,6 +682,15 @@ class Runtime:
                 found[state] = found.get(state, 0) + entities
         return found
 
+    async def ages(self, kind: str, *, reader: Reader | None = None) -> dict[str, int]:
+        """Return for how many milliseconds the oldest entity of each state has been in it, compounds included.
+
+        Empty states, and those in which entities have ended, are left out. Each state is one lookup in the store's
+        lists; a store without lists is read page by page. Raises as `counts` does.
+        """
+        counts = await self.counts(kind, reader=reader)
+        return await oldest_ages(self.store, self.revisions, kind, counts, now_ms=self.clock.now_ms())
+
     async def visible_counts(self, kind: str, reader: Reader) -> tuple[StateCount, ...] | None:
         """Return how many entities are in each state as a reader sees them, by revision; None if they see everything.
 
@@ -766,6 +788,75 @@ class Runtime:
         sender = check_principal(principal, now_ms=self.clock.now_ms())
         with self._admission.admit():
             return await Eraser(self.entities, self.sender).erase(entity, reason=reason, principal=sender, live=live)
+
+    # Holds
+
+    async def hold(self, entity: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """Hold an entity: no timer of it fires, no effect starts, and sends raise UnavailableError (`entity.held`).
+
+        A running attempt ends, and its result is kept; what it causes waits. When this returns, every worker follows.
+        Raises NotFoundError, RejectedError (`entity.ended`), UsageError (`hold.unsupported`).
+        """
+        return await self._operator().hold(entity, reason=reason, principal=principal)
+
+    async def resume(
+        self,
+        entity: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """End the hold of an entity; return False if it was not held. Its work is due now.
+
+        `timers`: with `deadline`, timers that came due meanwhile fire now, in order; with `shift`, every timer is later
+        by the time of the hold. A timer with `restore` is shifted as downtime shifts it. Raises as `hold`.
+        """
+        return await self._operator().resume(entity, reason=reason, principal=principal, timers=timers)
+
+    async def hold_kind(self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None) -> Hold:
+        """Hold all entities of a kind, also later ones: `create` raises UnavailableError (`kind.held`).
+
+        It takes a second: then every process knows. Raises NotFoundError for an unknown kind.
+        """
+        return await self._operator().hold_kind(kind, reason=reason, principal=principal)
+
+    async def resume_kind(
+        self,
+        kind: str,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> bool:
+        """End the hold of a kind, as `resume`. Entities that were held one by one stay held."""
+        return await self._operator().resume_kind(kind, reason=reason, principal=principal, timers=timers)
+
+    async def hold_matching(
+        self, query: EntityQuery, *, reason: str, principal: Mapping[str, Any] | None = None
+    ) -> int:
+        """Hold every entity that a query finds now, one by one; return how many. Its limit is ignored."""
+        return await self._operator().hold_matching(query, reason=reason, principal=principal)
+
+    async def resume_matching(
+        self,
+        query: EntityQuery,
+        *,
+        reason: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        timers: ResumedTimers = "deadline",
+    ) -> int:
+        """End the hold of every entity that a query finds, as `resume`; return how many were held."""
+        return await self._operator().resume_matching(query, reason=reason, principal=principal, timers=timers)
+
+    async def holds(self, kind: str | None = None) -> tuple[Hold, ...]:
+        """Return what is held, of one kind or of all: first kinds, then entities, at most a thousand of each kind."""
+        return await self._operator().holds(kind)
+
+    def _operator(self) -> HoldOperator:
+        from interlock.runtime.holds.operator import HoldOperator
+
+        return HoldOperator(self)
 
     # Stopping
 

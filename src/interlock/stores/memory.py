@@ -39,6 +39,7 @@ from interlock.ports.reading.statistics import (
     DwellTimes,
     LastSeen,
     MinuteRates,
+    ProcessStays,
     StateCount,
     Statistics,
     VisibleCounts,
@@ -73,6 +74,7 @@ from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
 from interlock.stores.memory_keys import MemoryKeys
 from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
+from interlock.stores.stay_tally import StayTally
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
@@ -327,6 +329,13 @@ class MemoryStore:
                     found.setdefault(state, [0] * BUCKETS)[bucket] += stays
         return tuple(DwellTimes(state, tuple(stays)) for state, stays in sorted(found.items()))
 
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that have ended: the store lives as long as its process."""
+        tally = StayTally()
+        with self._lock:
+            tally.add(self._statistics)
+        return tally.stays()
+
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counts of each minute since a time."""
         with self._lock:
@@ -341,6 +350,10 @@ class MemoryStore:
                 for stored in self._entities.values()
             )
         return min(found, COUNT_MAX + 1)
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane is in line; `COUNT_MAX` + 1 means more."""
+        return min(await self._on_work(lambda work: work.count(lane)), COUNT_MAX + 1)
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind."""
@@ -425,6 +438,11 @@ class MemoryStore:
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity."""
         return self._tombstones.get(entity)
+
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an id."""
+        names = sorted(each for each in self._tombstones if after is None or each > after)
+        return tuple(self._tombstones[each] for each in names[: max(1, limit)])
 
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""

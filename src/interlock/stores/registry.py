@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from msgspec import Struct
 
@@ -207,6 +207,23 @@ async def all_tenants(url: str) -> tuple[str, ...]:
     if description is None:
         raise UsageError("this store does not support tenants", code="tenants.none")
     return cast("tuple[str, ...]", await description.list_tenants(url, TENANTS_MAX))
+
+
+async def audited_tenants(url: str) -> tuple[str, ...]:
+    """Return all tenants that have entities or rows of the audit at an address, sorted. Raises as `all_tenants`."""
+    found = set(await all_tenants(url))
+    description = _description(url)
+    if hasattr(description, "list_audited"):
+        found |= set(await description.list_audited(url, TENANTS_MAX))
+    return tuple(sorted(found))
+
+
+def with_tenant(url: str, tenant: str) -> str:
+    """Return the address of another tenant of the same store."""
+    place, _, query = url.partition("?")
+    words = [each for each in query.split("&") if each and not each.startswith("tenant=")]
+    words += [f"tenant={quote(tenant, safe='')}"] if tenant else []
+    return f"{place}?{'&'.join(words)}" if words else place
 
 
 def _description(url: str) -> Any:

@@ -52,11 +52,12 @@ class StatisticsBuffer:
     with its number and its last time.
     """
 
-    __slots__ = ("_minutes", "_names", "_notes", "_seen", "_stays")
+    __slots__ = ("_minutes", "_names", "_notes", "_seen", "_stays", "_totals")
 
     def __init__(self) -> None:
         self._notes: list[tuple[str, int, int, States, States, str, str | None]] = []
         self._stays: dict[tuple[str, str, int, int], int] = {}
+        self._totals: dict[tuple[str, str], int] = {}
         self._minutes: dict[tuple[str, int], list[int]] = {}
         self._seen: dict[SeenPlace, list[int]] = {}
         self._names: dict[tuple[str, str], set[str]] = {}
@@ -69,6 +70,12 @@ class StatisticsBuffer:
         """Stays that ended, by kind, state, day and bucket."""
         self._sum()
         return self._stays
+
+    @property
+    def totals(self) -> dict[tuple[str, str], int]:
+        """Milliseconds of the stays that ended, by kind and state."""
+        self._sum()
+        return self._totals
 
     @property
     def minutes(self) -> dict[tuple[str, int], list[int]]:
@@ -106,6 +113,7 @@ class StatisticsBuffer:
         """Empty the buffer."""
         self._notes.clear()
         self._stays.clear()
+        self._totals.clear()
         self._minutes.clear()
         self._seen.clear()
         self._names.clear()
@@ -139,6 +147,8 @@ class StatisticsBuffer:
         self._notes += other._notes
         for place, count in other._stays.items():
             self._stays[place] = self._stays.get(place, 0) + count
+        for state, total_ms in other._totals.items():
+            self._totals[state] = self._totals.get(state, 0) + total_ms
         for when, counts in other._minutes.items():
             mine = self._minutes.setdefault(when, [0, 0, 0])
             for what, count in enumerate(counts):
@@ -149,7 +159,7 @@ class StatisticsBuffer:
             self._sum()
 
     def _sum(self) -> None:
-        stays, minutes = self._stays, self._minutes
+        stays, totals, minutes = self._stays, self._totals, self._minutes
         seen: defaultdict[tuple[str, SeenKind, str, int], list[int]] = defaultdict(list)
         for kind, what, time_ms, states_left, states_entered, event, source in self._notes:
             minute = (kind, time_ms // MINUTE_MS * MINUTE_MS)
@@ -161,8 +171,10 @@ class StatisticsBuffer:
             for state, entered_ms in states_left:
                 if state[:1] == ":" and is_for_others(state) and state_for_others(state) is None:
                     continue  # a name of lists, not of a state
-                place = (kind, state, day_ms, bisect_left(DWELL_BOUNDS_MS, time_ms - entered_ms))
+                stay_ms = time_ms - entered_ms
+                place = (kind, state, day_ms, bisect_left(DWELL_BOUNDS_MS, stay_ms))
                 stays[place] = stays.get(place, 0) + 1
+                totals[kind, state] = totals.get((kind, state), 0) + stay_ms
             for state, _ in states_entered:
                 if state[:1] == ":" and is_for_others(state):
                     continue

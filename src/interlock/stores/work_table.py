@@ -144,6 +144,10 @@ class WorkTable:
         first = self._oldest(self._lines_of(lane, names))
         return None if first is None else first[0]
 
+    def count(self, lane: Lane) -> int:
+        """How many rows of a lane are in line."""
+        return sum(id_.lane == lane and row.next_ms is not None for (_, id_), row in self._rows.items())
+
     def list_work(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, in the order of entities and ids."""
         matching = (row for row in self._candidates(query) if _matches(row, query))

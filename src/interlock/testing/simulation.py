@@ -40,11 +40,13 @@ from interlock.effects.retry import (
 from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_delta
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.actor import Actor, whom_of
 from interlock.model.charts.sendable_events import knows_event, payload_mistake, unknown_event
 from interlock.model.driver_events import call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.effect import Effect
 from interlock.model.encoding.json_value import json_payload
 from interlock.model.event import Event, check_sendable
+from interlock.model.journal.cause import Cause, cause_of
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
@@ -145,6 +147,7 @@ class Simulation:
         self._queue: deque[tuple[str, Work]] = deque()
         self._rows: dict[str, _Row] = {}
         self._due: list[_Due] = []
+        self._timers: dict[tuple[str, WorkId], Work] = {}
         self._paused: dict[str, int] = {}
         self._order = 0
         self._inline: dict[int, dict[str, Kernel]] = {}
@@ -257,37 +260,41 @@ class Simulation:
 
     # Steps
 
-    def _start(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
+    def _start(
+        self, kernel: Kernel, entity: str, context: Any, parent: Parent | None, whom: Actor | None = None
+    ) -> Step:
         step = kernel.start(context, entity=entity, time_ms=self.time_ms, parent=parent)
         self._purity.raise_problem()
         self._kernels[entity] = kernel
-        return self._record(entity, None, step)
+        return self._record(entity, None, step, whom)
 
-    def _step(self, entity: str, event: Event) -> Step:
+    def _step(self, entity: str, event: Event, whom: Actor | None = None) -> Step:
+        """Step an entity. `whom`: for whom an event without a principal happens."""
         self._steps += 1
         if self._steps > self._steps_max:
             raise UsageError(f"more than {self._steps_max:,} steps: the entities never settle", code="simulation.steps")
         event = replace(event, time_ms=self.time_ms)
         step = self._kernels[entity].step(self.snapshots[entity], event)
         self._purity.raise_problem()
-        return self._record(entity, event, step)
+        return self._record(entity, event, step, whom if event.principal is None else whom_of(event.principal))
 
-    def _record(self, entity: str, event: Event | None, step: Step) -> Step:
+    def _record(self, entity: str, event: Event | None, step: Step, whom: Actor | None = None) -> Step:
         before = self.snapshots.get(entity)
         self.snapshots[entity] = step.snapshot
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
         if before is None or step.snapshot.version > before.version:  # otherwise a runtime stores nothing
-            self._apply(before, step, None if event is None else event.principal)
+            self._apply(before, step, None if whom is None else Cause(whom=whom))
         return step
 
-    def _apply(self, before: Snapshot | None, step: Step, principal: Any) -> None:
+    def _apply(self, before: Snapshot | None, step: Step, cause: Cause | None) -> None:
         """Create and cancel the work of a step."""
-        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms, principal=principal)
+        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms, cause=cause)
         effects = {each.ordinal: each for each in step.effects}
         for work in delta.created:
             if work.id.lane == "timer":
                 assert work.due_ms is not None  # a timer waits for nothing but the clock
                 self._schedule(entity, work.due_ms, work.id)
+                self._timers[entity, work.id] = work
                 continue
             if work.id.lane == "effect":
                 self._rows[work.id.key(entity)] = _Row(entity, work, effects[work.id.ordinal])
@@ -325,7 +332,8 @@ class Simulation:
                 continue
             self.time_ms = max(self.time_ms, due.due_ms)
             if timer is not None:
-                self._step(due.entity, timer_fired(timer, time_ms=self.time_ms))
+                whom = _whom(self._timers.pop((due.entity, due.work_id)))
+                self._step(due.entity, timer_fired(timer, time_ms=self.time_ms), whom)
             elif row is not None and due.is_retry:
                 self._run_effect(row)
             elif row is not None:
@@ -343,7 +351,7 @@ class Simulation:
             self._fail_attempt(row, failure)
             return
         if row.child is not None:
-            self._step(row.child, Event(CANCEL, type="platform"))
+            self._step(row.child, Event(CANCEL, type="platform"), _whom(row.work))
         self._fail(row, failure)
 
     def _timeout_ms(self, row: _Row) -> int | None:
@@ -369,13 +377,13 @@ class Simulation:
             if row is None or row.child != entity:
                 return  # the invoke has finished, or was cancelled
             self._finish(row)
-            self._step(target, event)
+            self._step(target, event, _whom(work))
         elif target not in self.snapshots:
             self._report_undeliverable(entity, work, event, "undeliverable")
         elif self._is_denied(target, event):
             self._report_undeliverable(entity, work, event, "denied")
         else:
-            self._step(target, event)
+            self._step(target, event, _whom(work))
 
     def _deliver_to_child(self, entity: str, work: Work, event: Event, row: _Row | None) -> None:
         if row is None:  # it has finished
@@ -386,7 +394,7 @@ class Simulation:
         if event.name == CANCEL:
             self._finish(row)
         if row.child is not None and not self._is_denied(row.child, event):  # without the chart there is no child
-            self._step(row.child, event)
+            self._step(row.child, event, _whom(work))
 
     def _is_denied(self, entity: str, event: Event) -> bool:
         return self._refusal(entity, event) is not None
@@ -401,7 +409,8 @@ class Simulation:
 
     def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:
         if not is_answer(event):
-            self._step(entity, call_failed("send", work.id.key(entity), code, sendid=event.sendid))
+            failed = call_failed("send", work.id.key(entity), code, sendid=event.sendid)
+            self._step(entity, failed, _whom(work))
 
     # Handlers and children
 
@@ -480,7 +489,7 @@ class Simulation:
     def _succeed(self, row: _Row, result: Any) -> None:
         self._finish(row)
         if row.effect.type == "invoke":
-            self._step(row.entity, invoke_done(row.work.body["id"], row.effect.key, result))
+            self._step(row.entity, invoke_done(row.work.body["id"], row.effect.key, result), _whom(row.work))
 
     def _fail(self, row: _Row, failure: Failure) -> None:
         self._finish(row)
@@ -489,7 +498,7 @@ class Simulation:
             event = invoke_failed(name, key, failure.code, failure.message, done=failure.done, attempts=row.attempt)
         else:
             event = call_failed(row.work.name, attempt_key(row.work, row.entity, row.attempt), failure.code)
-        self._step(row.entity, event)
+        self._step(row.entity, event, _whom(row.work))
 
     def _start_child(self, row: _Row) -> None:
         entity, key, body = row.entity, row.effect.key, row.work.body
@@ -501,7 +510,7 @@ class Simulation:
             check_child_depth(self._depth(entity) + 1)
             row.child = child_entity(kernel.chart.kind, body["id"], key)
             context = child_context(kernel, body.get("input"))
-            self._start(kernel, row.child, context, Parent(entity, body["id"], key))
+            self._start(kernel, row.child, context, Parent(entity, body["id"], key), _whom(row.work))
         except InterlockError as error:
             self._fail(row, failure_from(error))
 
@@ -522,6 +531,12 @@ class Simulation:
         while parent is not None:
             depth, parent = depth + 1, self.snapshots[parent.entity].parent
         return depth
+
+
+def _whom(work: Work) -> Actor | None:
+    """Return for whom work is done."""
+    cause = cause_of(work.body)
+    return None if cause is None else cause.whom
 
 
 def _run_coroutine(coroutine: Coroutine[Any, Any, object]) -> object:

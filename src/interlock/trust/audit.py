@@ -31,17 +31,8 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.audit import (
-    FLOOD,
-    HTTP_EVENT,
-    Actor,
-    AuditRow,
-    actor_of,
-    actor_of_event,
-    index_actor,
-    originator_of,
-    storable,
-)
+from interlock.model.actor import Actor, actor_of, originator_of
+from interlock.model.audit import FLOOD, HTTP_EVENT, AuditRow, actor_of_event, index_actor, storable
 from interlock.model.backoff import Backoff
 from interlock.model.encoding.storable import describe
 from interlock.model.event import Event
@@ -156,7 +147,10 @@ class AuditRecorder:
     async def record(
         self, attempt: Attempt, *, outcome: str, reason: str, state_from: tuple[str, ...] | None = None
     ) -> None:
-        """Record a refused attempt: a row, or a count. Raises UnavailableError when the row cannot be written."""
+        """Record an attempt: a row, or a count. Raises UnavailableError when the row cannot be written.
+
+        `outcome` is `applied` for what a principal did outside of journals, such as a log-in: that stops nobody.
+        """
         if self._log is None:
             return
         now_ms = self._clock.now_ms()
@@ -166,7 +160,7 @@ class AuditRecorder:
         if wait_ms is None:
             await self._log.append_audit((_row(attempt, actor, outcome, reason, now_ms, state_from),))
             return
-        if actor is not None and actor.kind != "system":
+        if outcome in REFUSED and actor is not None and actor.kind != "system":
             self.throttled[name] = now_ms + wait_ms
         await self._fold(_place(attempt, actor, outcome, reason), now_ms)
 

@@ -46,6 +46,7 @@ OPEN_CODES = frozenset(
         "kind.own",
         "lab.full",
         "lab.size",
+        "metrics.kinds",
         "older.malformed",
         "origin.foreign",
         "rate.refused",

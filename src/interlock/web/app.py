@@ -21,9 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.errors import UsageError
 from interlock.model.encoding.codec import encode
+from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.runtime.runtime import Runtime
-from interlock.web.api import audit, entities, entity, jobs, kinds, reports, session, simulation, streams, work
+from interlock.web.api import audit, entities, entity, holds, jobs, kinds, reports, session, simulation, streams, work
 from interlock.web.api.inbox import inbox_route
+from interlock.web.api.metrics import metrics_route
 from interlock.web.auth import Authentication
 from interlock.web.http.console import Console
 from interlock.web.http.endpoint import BASE, Endpoint, route
@@ -38,6 +40,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *entities.ENDPOINTS,
     *entity.ENDPOINTS,
     *work.ENDPOINTS,
+    *holds.ENDPOINTS,
     *audit.ENDPOINTS,
     *jobs.ENDPOINTS,
     *reports.ENDPOINTS,
@@ -50,7 +53,12 @@ NOT_PAGES = ("/api", "/static/")
 
 
 def application(
-    runtime: Runtime, access: Authentication, *, origins: Iterable[str], read_only: bool = False
+    runtime: Runtime,
+    access: Authentication,
+    *,
+    origins: Iterable[str],
+    read_only: bool = False,
+    exporter: MetricsExporter | None = None,
 ) -> tuple[ASGIApp, Console]:
     """Return the application for a runtime, and its console, which the caller closes.
 
@@ -62,13 +70,14 @@ def application(
     if authorizer is not None and authorizer.is_async:
         hint = "give an authorizer that decides without waiting"
         raise UsageError("the console cannot wait for an authorizer", code="authorizer.async", hint=hint)
-    console = Console(runtime, access, origins=known, read_only=read_only)
+    console = Console(runtime, access, origins=known, read_only=read_only, exporter=exporter)
     endpoints = [route(console, each) for each in ENDPOINTS]
     app = Starlette(
         routes=endpoints,
         exception_handlers={404: _not_found, 405: _not_found, HttpProblem: _problem},
     )
     app.router.routes.append(inbox_route(console))
+    app.router.routes.append(metrics_route(console))
     app.add_route(f"{BASE}/openapi.json", _openapi, methods=["GET"])
     app.router.routes.extend(routes())
     hosts = [each.partition("://")[2] for each in known]

@@ -7,7 +7,6 @@ Rule 2: at the first signal, streams and jobs stop and running requests finish. 
 from __future__ import annotations
 
 import asyncio
-import errno
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -17,24 +16,22 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import UsageError
 from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
+from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.runtime.runtime import Runtime
 from interlock.web.app import application, normalize_origin
 from interlock.web.auth import Authentication
 from interlock.web.http.connections import Connections
 from interlock.web.http.console import Console
 from interlock.web.http.log_repeats import limited_logs
+from interlock.web.listening import bind_socket
 
 DRAIN_SECONDS = 10
 LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http", "interlock.operate")
 """Loggers whose records clients can cause."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_BIND_HINTS = {
-    errno.EADDRINUSE: "another program uses it; choose another with --port, or 0 for any",
-    errno.EACCES: "it is reserved for the system; choose one above 1023 with --port, or 0 for any",
-}
 
 
 async def serve(
@@ -47,6 +44,7 @@ async def serve(
     read_only: bool = False,
     ready: Callable[[str], None],
     until: asyncio.Event | None = None,
+    exporter: MetricsExporter | None = None,
 ) -> None:
     """Serve until a signal arrives, or until `until` is set, if given: then the caller handles signals.
 
@@ -64,7 +62,7 @@ async def serve(
     own = [
         normalize_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))
     ]
-    app, console = application(runtime, access, origins=public or own, read_only=read_only)
+    app, console = application(runtime, access, origins=public or own, read_only=read_only, exporter=exporter)
     connections = Connections()
     server = _Server(uvicorn_config(app, connections), console, connections)
     stopping = _stop_on_signal(server) if until is None else _stop_on_event(server, until)
@@ -93,27 +91,6 @@ def uvicorn_config(app: ASGIApp, connections: Connections | None = None) -> uvic
 
 def _name(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises UnavailableError if the port is in use.
-
-    The protocol is given explicitly: without it, asyncio does not disable Nagle's algorithm for accepted connections,
-    and the body of a response waits until the client acknowledges the head, which most clients delay by 40 ms.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen(HTTP_BACKLOG_MAX)  # now, so that clients can connect as soon as `ready` prints the address
-    except OSError as error:
-        listening.close()
-        hint = _BIND_HINTS.get(error.errno or 0, "choose an address of this machine with --host")
-        is_used = error.errno == errno.EADDRINUSE
-        message = f"port {port} is in use" if is_used else f"cannot listen on {host} port {port}: {error.strerror}"
-        raise UnavailableError(message, code="serve.port", hint=hint) from None
-    return listening
 
 
 class _Server(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""Programs with a table of their own, one for each driver that `join` accepts."""
+"""Programs with their own table, one for each driver that `join` accepts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def options_of(charged: list[str]) -> dict[str, Any]:
 
 
 class Blocking:
-    """A program without an event loop. A driver adds `execute` and how transactions begin and end."""
+    """A program without an event loop. A driver adds `execute` and how transactions start and end."""
 
     stale_errors = STALE
 
@@ -165,7 +165,7 @@ def engine_of(place: str, isolation: str | None) -> sqlalchemy.Engine:
 
 
 def use_savepoints(engine: sqlalchemy.Engine) -> None:
-    """The recipe of SQLAlchemy for SQLite: the driver begins nothing by itself, so that savepoints work."""
+    """The recipe of SQLAlchemy for SQLite: the driver starts no transaction automatically, so that savepoints work."""
 
     @sqlalchemy.event.listens_for(engine, "connect")
     def connect(connection: Any, _: object) -> None:

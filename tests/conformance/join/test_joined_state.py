@@ -14,7 +14,7 @@ from tests.support.postgres_server import store_or_skip
 
 
 def sees_what_the_transaction_wrote(subject: JoinSubject) -> None:
-    """The program reads its own writes, and others do not; after the rollback they are gone."""
+    """The program reads its own writes, and others do not; the rollback removes them."""
     program: Any = subject.program
     program.begin()
     program.write("a")

@@ -15,7 +15,7 @@ A file is a list of blocks as in `tests/scenarios`: a command, `----`, and what 
     ls order paid                                       entities of a kind in a state
     journal order/A-1                                   every record of the journal, as it is stored
 
-Rule: a scenario needs no store of its own kind; nothing here asks which one it is.
+Rule: a scenario runs on every store; nothing here asks which one it is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StillClock:
         return self.time_ms
 
     async def sleep_ms(self, ms: float) -> None:
-        """Let others go on."""
+        """Let others continue."""
         await asyncio.sleep(0)
 
     def jitter(self) -> float:
@@ -177,7 +177,7 @@ class Stage:
 
 
 def _words(line: str) -> tuple[list[str], dict[str, Any]]:
-    """The words of a command and its options. JSON stands in single quotes where it holds a space."""
+    """The words of a command and its options. JSON is in single quotes if it contains a space."""
     words: list[str] = []
     options: dict[str, Any] = {}
     for word in shlex.split(line):

@@ -47,7 +47,7 @@ async def test_a_scenario_gives_the_same_journal_on_every_store(
 ) -> None:
     """Each command, played on this store, prints the output below it: outcomes, versions, and every stored byte.
 
-    Then the store proves what it holds; and what ended goes to an archive, which proves the same bytes.
+    Then the store verifies its content; and ended entities go to an archive, which verifies the same bytes.
     """
     expected = _blocks(scenario)
     charts = charts_of([block.command for block in expected])

@@ -147,13 +147,13 @@ class ChartSender:
                 return random.choice(("a", "b", "Größe"))
 
     def firing(self, timer: Timer) -> Event:
-        """A timer comes due, perhaps one that is gone."""
+        """A timer becomes due, perhaps one that no longer exists."""
         self.time_ms = max(self.time_ms, timer.due_ms)
         source = f"timer/{timer.name}/{timer.version}"
         return Event(timer.event, timer.data, sendid=timer.id, time_ms=timer.due_ms, source=source)
 
     def result(self, invocation: Invocation) -> Event:
-        """An invoke answers: with its result, with an error, or with an event of its own."""
+        """An invoke answers: with its result, with an error, or with a separate event."""
         random = self.random
         name = random.choice((f"done.invoke.{invocation.id}", f"error.invoke.{invocation.id}"))
         if random.random() < 0.2:

@@ -1,6 +1,6 @@
 """Charts that were written in another format and read again behave as before, event by event.
 
-`INTERLOCK_ROUNDTRIPS` sets how many random documents are tried (200), `INTERLOCK_SEED` where their seeds begin.
+`INTERLOCK_ROUNDTRIPS` sets how many random documents are tried (200), `INTERLOCK_SEED` where their seeds start.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def test_every_example_loses_something_in_smcat_and_reports_it() -> None:
 
 
 def _spoiled(state: State, change: Callable[[Transition], Transition], place: list[int]) -> State:
-    """The state with one transition changed: the one that the counter in `place` comes to."""
+    """The state with one transition changed: the one that the counter in `place` reaches."""
     transitions = []
     for each in state.transitions:
         place[0] -= 1

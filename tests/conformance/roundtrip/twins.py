@@ -168,7 +168,7 @@ def _stepped(kernel: Kernel, snapshot: Snapshot, event: Event) -> Step | Corrupt
 
 
 def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]]:
-    """Texts of the twin that stand for other texts of the original, and the other way round."""
+    """Texts of the twin that replace other texts of the original, and the reverse."""
     there: dict[str, str] = {}
     if [each.id for each in original.states] != [each.id for each in twin.states]:
         ours, theirs = original.states[original.completion_root :], twin.states[twin.completion_root :]

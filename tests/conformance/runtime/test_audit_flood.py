@@ -26,7 +26,7 @@ def address(name: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("name", ["memory", "file", "sqlite", "postgres"])
 async def test_in_a_flood_rows_and_counts_are_all_attempts(tmp_path: Path, name: str) -> None:
-    """64 clients of one principal at full speed. A quiet principal has a row of its own, and nobody waits for long."""
+    """64 clients of one principal at full speed. A quiet principal has a separate row, and no sender waits for long."""
     url, chart = address(name, tmp_path), interlock.loads(CHART)
     attempts: Counter[str] = Counter()
 

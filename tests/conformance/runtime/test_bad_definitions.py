@@ -1,5 +1,5 @@
 """A stored definition that this release cannot use, on every store: what is read, what is refused, and that a process
-which has the file goes on.
+which has the file continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One entity as a file: export from one store, import into another, replay, verify, and go on, on every store."""
+"""One entity as a file: export from one store, import into another, replay, verify, and continue, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A migration moves all entities of a kind while they are in use: on every store, interrupted, and beside clients."""
+"""A migration moves all entities of a kind while they are in use: on every store, interrupted, and next to clients."""
 
 from __future__ import annotations
 

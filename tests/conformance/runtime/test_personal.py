@@ -1,4 +1,4 @@
-"""Personal data on memory, files and SQLite: sealed wherever it is stored, and gone after an erasure."""
+"""Personal data on memory, files and SQLite: sealed wherever it is stored, and unreadable after an erasure."""
 
 from __future__ import annotations
 

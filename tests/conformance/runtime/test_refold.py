@@ -1,4 +1,4 @@
-"""A refold gives recorded events to a corrected chart, and corrects what differs: on every store, beside clients.
+"""A refold gives recorded events to a corrected chart, and corrects what differs: on every store, next to clients.
 
 The example is the one of the seed: a wrong sign in the balance of an account.
 """

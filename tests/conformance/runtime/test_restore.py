@@ -202,7 +202,7 @@ async def test_messages_after_a_restore_come_after_all_earlier_ones(tmp_path: Pa
 
 
 async def test_a_store_that_goes_back_under_a_runtime_is_noticed() -> None:
-    """The runtime then accepts nothing more: the next version was used before."""
+    """The runtime then accepts no more events: the next version was used before."""
     store = MemoryStore()
     runtime = Runtime(store, ChartRegistry([account(Ledger()).kernel]), SystemClock())
     await runtime.create("account/1")

@@ -1,4 +1,4 @@
-"""A shadow run compares live steps with a new chart. Whatever that chart does, sends go on as without it."""
+"""A shadow run compares live steps with a new chart. Whatever that chart does, sends continue as without it."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_the_blocking_runtime_has_it(tmp_path: Path) -> None:
     assert 1 == report.divergences
 
 
-# In a process of its own
+# In a separate process
 
 
 @ADDRESSES

@@ -173,7 +173,7 @@ async def test_a_deleted_snapshot_in_a_database_is_reported(tmp_path: Path, body
 
 
 async def test_a_lost_state_file_is_replayed_by_its_own_chart_and_a_refold_says_what_differs(tmp_path: Path) -> None:
-    """Deleting a snapshot does not bring a corrected chart into use: only a refold does, and it leaves an entry."""
+    """Deleting a snapshot does not activate a corrected chart: only a refold does, and it leaves an entry."""
     text = METER.replace("[{assign: count}]", '[{assign: {n: "= context.n + 1"}}]')
     old, fixed = interlock.loads(text), interlock.loads(text.replace("n + 1", "n + 2"))
     url = f"file://{tmp_path}/x"

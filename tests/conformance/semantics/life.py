@@ -1,7 +1,7 @@
 """One entity as a trace of its states and actions: the language of the suite of numbered rules.
 
 A definition is YAML without its first two lines. Every state is marked: `+key` is logged first on entry and `-key`
-first on exit. The reference interpreter runs beside the kernel and must say the same at every step.
+first on exit. The reference interpreter runs next to the kernel and must agree at every step.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ states:
 
 @pytest.mark.parametrize(("kind", "trace"), [("shallow", "-z +c +x +a"), ("deep", "-z +c +x +b")])
 def test_s26_shallow_records_children_and_deep_records_atomic_states(kind: str, trace: str) -> None:
-    """A child recorded by a shallow history begins anew inside (W3C 387, 388)."""
+    """A child recorded by a shallow history starts again inside (W3C 387, 388)."""
     life = Life(NESTED.format(kind=kind))
 
     assert trace == life.send_all("n", "out", "back")
@@ -107,7 +107,7 @@ def test_s28_the_parallel_is_done_when_every_region_is() -> None:
 
 
 def test_s28_onDone_takes_exactly_its_own_state() -> None:  # noqa: N802  the key is written so
-    """`done.state.c.x` is not `done.state.c`, although it begins like it (section 4)."""
+    """`done.state.c.x` is not `done.state.c`, although it starts like it (section 4)."""
     life = Life("""
         states:
           c:

@@ -1,4 +1,4 @@
-"""S30 and S31: how long an invoke lives, and what comes back from it."""
+"""S30 and S31: how long an invoke runs, and what comes back from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_s30_a_state_entered_and_left_in_one_step_starts_no_invoke() -> None:
 
 
 def test_s30_the_id_is_made_of_state_version_and_ordinal() -> None:
-    """Where the author gave none (W3C 224 wants it to begin with the state)."""
+    """If the author gave none (W3C 224 requires that it starts with the state)."""
     life = Life("context: {i: {}}\nstates: {a: {invoke: {src: w, idLocation: i}}}")
 
     assert ("a.1.1", "a.1.1") == (life.effects("invoke")[0].payload["id"], life.context["i"])
@@ -48,7 +48,7 @@ def test_s30_a_result_ends_the_invoke() -> None:
 
 
 def test_s30_the_result_of_a_cancelled_invoke_is_ignored_but_kept() -> None:
-    """Reason `invoke_gone`; it is journaled, so the version goes on (W3C 252)."""
+    """Reason `invoke_gone`; it is journaled, so the version increases (W3C 252)."""
     life = Life(JOB)
     job = life.invoke("job")
     life.send("e")

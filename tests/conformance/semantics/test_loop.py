@@ -39,7 +39,7 @@ def test_s7_an_internal_event_is_bound_when_it_is_taken() -> None:
 
 
 def test_s7_an_unhandled_internal_event_is_dropped() -> None:
-    """In every mode of `unhandled`; it is no fault unless it is an error."""
+    """In every mode of `unhandled`; it is not a fault unless it is an error."""
     life = Life("unhandled: reject\nstates: {a: {on: {e: {actions: [{raise: nobody}, done]}}}}")
 
     assert ("done", "applied None", []) == (life.send("e"), life.verdict, life.faults)
@@ -86,7 +86,7 @@ def test_s8_an_invoke_whose_arguments_fail_is_not_started_and_the_loop_continues
 
 
 def test_s8_an_invoke_of_a_state_left_after_settling_in_the_same_step_is_withdrawn() -> None:
-    """Entered and left within one step: nothing was begun (S30)."""
+    """Entered and exited within one step: nothing was started (S30)."""
     life = Life("""
         states:
           a: {invoke: [{id: bad, src: w, input: "= 1 // 0"}, {id: good, src: w}], on: {error.execution: b}}

@@ -36,7 +36,7 @@ def test_s2_a_compound_has_one_active_child_and_a_parallel_all() -> None:
 
 
 def test_s2_a_history_is_never_active() -> None:
-    """Entering a history enters what it stands for; it is in no configuration (W3C 580)."""
+    """Entering a history enters what it remembers; it is in no configuration (W3C 580)."""
     life = Life("""
         initial: c
         states:
@@ -57,7 +57,7 @@ def test_s3_transitions_of_the_root_are_tried_last() -> None:
 
 
 def test_s3_the_root_is_not_left_by_its_own_transition() -> None:
-    """The domain of a root transition is the root: its children are left, its timers go on."""
+    """The domain of a root transition is the root: its children are exited, its timers continue."""
     life = Life("""
         on: {e: b}
         after: {1h: a}
@@ -92,7 +92,7 @@ def test_s4_without_initial_the_first_child_is_entered() -> None:
 
 
 def test_s4_initial_may_lie_deep_and_name_several_regions() -> None:
-    """Initial states at any depth, several in distinct regions; other regions begin by default (W3C 413, 576)."""
+    """Initial states at any depth, several in distinct regions; other regions start by default (W3C 413, 576)."""
     life = Life("""
         initial: [p.r.b, p.q.d]
         states:

@@ -8,14 +8,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 import interlock
+from interlock.buses.memory import MemoryBus
 from interlock.errors import UsageError
 from interlock.model.audit import AuditRow
-from interlock.observe.audit import COLUMNS, AuditExport, AuditFilter, AuditProof, export_audit, verify_audit
-from interlock.operate.checkpoints import CheckpointWriter, publish_to_file, read_published
+from interlock.model.limits import AUDIT_CHECKPOINT_MS
+from interlock.observe.audit import COLUMNS, AuditExport, AuditFilter, export_audit
+from interlock.observe.audit_proof import AuditProof, verify_audit
+from interlock.operate.checkpoints import CheckpointWriter, publish_to_bus, publish_to_file, read_published
 from interlock.operate.retention.rules import RetentionRule
 from interlock.operate.retention.run import RetentionRun
 from interlock.runtime.runtime import Runtime
@@ -25,6 +29,7 @@ from interlock.trust.checkpoints import SignedCheckpoint, SigningKey, VerifyingK
 from tests.support.postgres_server import store_or_skip
 
 START_MS = 1_800_000_000_000
+LEASE_MS = 3 * AUDIT_CHECKPOINT_MS
 CHART = interlock.loads("""
 interlock: 1
 kind: order
@@ -191,6 +196,46 @@ async def test_one_process_writes_checkpoints(tmp_path: Path, key: SigningKey) -
     assert [1, 2] == [each.checkpoint.number for each in other]
 
 
+async def test_a_bus_has_each_checkpoint_with_its_own_id(tmp_path: Path, key: SigningKey) -> None:
+    """The next process publishes the last one again, because its predecessor may have died before: with the same id."""
+    bus = MemoryBus()
+    async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[CHART], work=False) as opened:
+        for number in ("1", "2"):
+            await sell(opened, number)
+            checkpoints = CheckpointWriter(opened.store, opened.clock, key, publish=publish_to_bus(bus))
+            await checkpoints.write_all()
+            await checkpoints.close()
+        published = [msgspec.convert(each.data, SignedCheckpoint) for each in bus.messages]
+        proof = await proof_of(opened, key, published)
+
+    assert [1, 1, 2] == [each.checkpoint.number for each in published]
+    assert 2 == len({each.id for each in bus.messages})
+    assert ((), 2) == (proof.problems, proof.signed)
+
+
+async def test_a_process_that_was_killed_is_followed_after_three_intervals(tmp_path: Path, key: SigningKey) -> None:
+    """Also when it stops for so long that it lost its lease: it then continues after what the other has written."""
+    clock, published = VirtualClock(START_MS), list[SignedCheckpoint]()
+    async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[CHART], clock=clock, work=False) as opened:
+        first, second = writer(opened, key, published), writer(opened, key, published)
+        await sell(opened, "1")
+        await first.write_all()
+        clock.time_ms += LEASE_MS - 1
+        await sell(opened, "2")
+        waits = await second.write_all()
+        clock.time_ms += 2
+        await second.write_all()
+        await sell(opened, "3")
+        lost = await first.write_all()
+        clock.time_ms += LEASE_MS + 1
+        await first.write_all()
+        proof = await proof_of(opened, key, published)
+
+    assert ((), ()) == (waits, lost)
+    assert [1, 1, 2, 2, 3] == [each.checkpoint.number for each in published]
+    assert ((), 3) == (proof.problems, proof.signed)
+
+
 async def test_many_entries_make_several_checkpoints(
     tmp_path: Path, key: SigningKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,6 +351,168 @@ async def test_checkpoints_show_what_chains_do_not(
         each.place for each in proof.problems
     }
     assert without_checkpoints <= {each.code for each in blind.problems}
+
+
+# Every damaged place
+
+
+def places(proof: AuditProof, *codes: str) -> list[tuple[str, int | None, int]]:
+    """The problems of a proof: code, number and count."""
+    return [(each.code, each.number, each.count) for each in proof.problems if not codes or each.code in codes]
+
+
+async def refused(opened: Runtime, count: int) -> None:
+    """Add rows to the audit."""
+    assert opened.store.audit is not None
+    row = AuditRow("order/1", "ship", "denied", "roles", START_MS, actor="eve", actor_kind="user")
+    await opened.store.audit.append_audit(tuple(replace(row, key=f"k{each}") for each in range(count)))
+
+
+EVE_TO_BOB = "UPDATE audit SET body = CAST(replace(body, '\"eve\"', '\"bob\"') AS BLOB), actor = 'bob' WHERE sequence"
+
+
+@pytest.mark.parametrize(
+    ("statements", "found", "linked"),
+    [
+        ((f"{EVE_TO_BOB} IN (3, 9)",), [("audit.altered", 3, 1), ("audit.altered", 9, 1)], 18),
+        (("UPDATE audit SET head = 'x' WHERE sequence IN (5, 6)",), [("audit.altered", 5, 2)], 18),
+        ((f"{EVE_TO_BOB} = 4", "UPDATE audit SET head = 'x' WHERE sequence = 5"), [("audit.altered", 4, 2)], 18),
+        (("DELETE FROM audit WHERE sequence IN (2, 3, 4, 12)",),
+         [("audit.missing", 2, 3), ("audit.missing", 12, 1)], 14),
+        (("UPDATE audit SET time_ms = 7 WHERE sequence = 20",), [("audit.altered", 20, 1)], 19),
+        (("DELETE FROM audit WHERE sequence = 1",), [("audit.missing", 1, 1)], 18),
+        (("UPDATE audit SET sequence = 40 WHERE sequence = 20",), [("audit.altered", 20, 1)], 19),
+    ],
+)  # fmt: skip
+async def test_every_damaged_row_is_named(
+    tmp_path: Path, statements: tuple[str, ...], found: list[tuple[str, int, int]], linked: int
+) -> None:
+    """The rows between are linked: the row after a missing one is neither linked nor damaged."""
+    path = tmp_path / "x.db"
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        await refused(opened, 20)
+    damage(path, *statements)
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        proof = await proof_of(opened, None, [])
+
+    assert (found, linked) == (places(proof), proof.rows)
+
+
+async def test_damage_beyond_the_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.trust.audit_chain.AUDIT_PLACES_MAX", 2)
+    path = tmp_path / "x.db"
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        await refused(opened, 20)
+    damage(path, f"{EVE_TO_BOB} % 3 = 0")
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        proof = await proof_of(opened, None, [])
+
+    assert [("audit.altered", 3, 1), ("audit.altered", 6, 1)] == places(proof)
+    assert (6, 14) == (proof.found, proof.rows)
+
+
+async def test_every_damaged_entry_is_named(tmp_path: Path) -> None:
+    """In one journal and in others; an entity that is whole has none."""
+    path = tmp_path / "x.db"
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        await sell(opened, "1", "2", "3")
+        for number in range(6):
+            await opened.send("order/1", "pay", principal=ADA, key=f"again-{number}")
+    forged = "UPDATE journal SET record = CAST(replace(record, '\"ada\"', '\"bob\"') AS BLOB)"
+    damage(path, f"{forged} WHERE id = '1' AND version = 1", f"{forged} WHERE id = '3' AND version = 2")
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], work=False) as opened:
+        proof = await proof_of(opened, None, [])
+
+    assert {("order/1", 1), ("order/3", 2)} == {(each.place, each.number) for each in proof.problems}
+
+
+async def test_a_checkpoint_after_damage_still_holds(tmp_path: Path, key: SigningKey) -> None:
+    """It proves the rows after the damage; what was there is proven up to the checkpoint before."""
+    clock, published = VirtualClock(START_MS), list[SignedCheckpoint]()
+    path = tmp_path / "x.db"
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        checkpoints = writer(opened, key, published)
+        for number in ("1", "2", "3"):
+            await sell(opened, number)
+            await checkpoints.write_all()
+            clock.time_ms += 60_000
+    damage(path, f"{EVE_TO_BOB} = 3")  # after the first checkpoint, which is row 2
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        proof = await proof_of(opened, key, published)
+
+    assert [("audit.altered", 3, 1)] == places(proof)
+    assert [True, False, True] == [each.holds for each in proof.covers]  # the second names row 3
+    assert START_MS == proof.proven_ms
+
+
+# Retention and checkpoints
+
+
+async def pruned_shop(path: Path, clock: VirtualClock, key: SigningKey) -> list[SignedCheckpoint]:
+    """Write two orders and a checkpoint; prune one of them; write another checkpoint."""
+    published = list[SignedCheckpoint]()
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        await sell(opened, "1", "2", "3")
+        await opened.send("order/1", "ship", principal=ADA, key="shipped")
+        checkpoints = writer(opened, key, published)
+        await checkpoints.write_all()
+        clock.time_ms += 86_400_000
+        run = RetentionRun(opened, [RetentionRule(kind="order", ended_ms=1_000)])
+        assert ["pruned"] == [each.done async for each in run.run()]
+        await checkpoints.write_all()
+    return published
+
+
+TOMBSTONE = """
+    INSERT INTO entity_tombstone (tenant, kind, id, version, head, pruned_ms, pending)
+    SELECT tenant, kind, id, version, head, 1800000000000, 0 FROM entity WHERE id = '2'"""
+
+
+async def test_a_forged_tombstone_does_not_hide_a_deletion(tmp_path: Path, key: SigningKey) -> None:
+    """Someone deletes an entity with all its rows, and adds a tombstone that agrees with the checkpoint."""
+    clock, path = VirtualClock(START_MS), tmp_path / "x.db"
+    published = await pruned_shop(path, clock, key)
+    damage(path, TOMBSTONE, *DELETED)
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        proof = await proof_of(opened, key, published)
+        blind = await proof_of(opened, None, [])
+
+    assert [("retention.unrecorded", "order/2")] == [(each.code, each.place) for each in proof.problems]
+    assert ["retention.unrecorded"] == [each.code for each in blind.problems]
+    assert (None, [(3, 1, 1, 1), (1, 1, 0, 0)]) == (
+        proof.proven_ms,
+        [(each.entities, each.kept, each.pruned, each.damaged) for each in proof.covers],
+    )
+
+
+async def test_a_record_that_was_added_behind_a_checkpoint_is_named(tmp_path: Path, key: SigningKey) -> None:
+    """Someone forges the record of retention, too, at a position that the checkpoints have passed."""
+    clock, path = VirtualClock(START_MS), tmp_path / "x.db"
+    published = await pruned_shop(path, clock, key)
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        await opened.send("order/3", "ship", principal=ADA, key="late")
+        await opened.send("order/2", "ship", principal=ADA, key="late")
+        clock.time_ms += 86_400_000
+        run = RetentionRun(opened, [RetentionRule(kind="order", ended_ms=1_000)])
+        assert ["pruned", "pruned"] == [each.done async for each in run.run()]
+        proof = await proof_of(opened, key, published)
+        assert () == proof.problems  # newer than the last checkpoint
+    damage(path, f"UPDATE journal SET position = -position WHERE id = '{run.record.entity.partition('/')[2]}'")
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        proof = await proof_of(opened, key, published)
+
+    assert [("retention.unsigned", run.record.entity)] == [(each.code, each.place) for each in proof.problems]
+
+
+async def test_a_removed_tombstone_is_named(tmp_path: Path, key: SigningKey) -> None:
+    """Without it, the id could be used again."""
+    clock, path = VirtualClock(START_MS), tmp_path / "x.db"
+    published = await pruned_shop(path, clock, key)
+    damage(path, "DELETE FROM entity_tombstone WHERE id = '1'")
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART], clock=clock, work=False) as opened:
+        proof = await proof_of(opened, key, published)
+
+    assert {("retention.tombstone", "order/1")} == {(each.code, each.place) for each in proof.problems}
 
 
 async def test_a_checkpoint_of_another_key_is_not_one(tmp_path: Path, key: SigningKey) -> None:

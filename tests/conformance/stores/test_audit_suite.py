@@ -73,7 +73,7 @@ def _forget_what_others_wrote(patch: pytest.MonkeyPatch) -> None:
 
 
 def _start_again(patch: pytest.MonkeyPatch) -> None:
-    """Each handle has a chain of its own."""
+    """Each handle has its own chain."""
     patch.setattr(FileAudit, "_read_on", lambda _self, end: end)
 
 

@@ -27,7 +27,7 @@ def _statement(pattern: str) -> str:
 
 
 async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path) -> None:
-    """By the statements of the guide; the store goes on, and what was there is as it was."""
+    """By the statements of the guide; the store continues, and its content is unchanged."""
     store = sqlite.open_store(f"sqlite:///{tmp_path}/x.db")
     here, gone = SampleEntity("parcel/here"), SampleEntity("parcel/gone")
     await append_all(store, here.create(), gone.create())

@@ -131,12 +131,11 @@ async def test_the_suite_finds_a_feed_that_is_wrong(
     fault: Any, subject: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
-    found = []
     for number, case in enumerate(ALL):
         folder = tmp_path / str(number)
         folder.mkdir()
         try:
             await case(subject(folder))
         except (AssertionError, InterlockError):
-            found.append(_named(case))
-    assert found
+            return
+    pytest.fail("no case finds the fault")

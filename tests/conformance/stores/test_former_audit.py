@@ -74,7 +74,7 @@ async def postgres_with_former_rows() -> str:
 
 
 async def check(url: str) -> None:
-    """Each tenant has its rows, the chain goes on after them, and a change of one is found."""
+    """Each tenant has its rows, the chain continues after them, and a change of one is found."""
     own, other = await open_store(url), await open_store(f"{url}{'&' if '?' in url else '?'}tenant=one")
     try:
         for store, numbers in ((own, (0, 2, 3, 5)), (other, (1, 4))):
@@ -135,7 +135,7 @@ async def test_damage_of_a_row_of_an_earlier_release_is_named(tmp_path: Path, da
 
 
 async def test_files_keep_the_rows_of_an_earlier_release(tmp_path: Path) -> None:
-    """Those of the log and of the one before it; a torn line is no row. The log itself stays."""
+    """Those of the log and of the one before it; a torn line is not a row. The log itself stays."""
     url = f"file://{tmp_path}/x"
     await (await open_store(url)).close()
     lines = [json.loads(row[3]) for row in former_rows()]

@@ -1,4 +1,4 @@
-"""Acts of an operator on work: each is stored together with its audit row, and there is no row without an act."""
+"""Actions of an operator on work: each is stored together with its audit row, and there is no row without an action."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ async def test_a_second_release_is_the_first(store: Storing) -> None:
 
 
 async def test_a_record_after_a_release_follows_what_was_released(store: Storing) -> None:
-    """A store knows no charts: should an ended entity be written once more, the chain goes on from its last hash."""
+    """A store knows no charts: if an ended entity is written once more, the chain continues from its last hash."""
     last = (await _delivered(store)).step("noted", key="late")  # ignored by the chart: its version is still 4
     (before,) = await store.read("parcel/1", after=3)
     await store.release_journal("parcel/1", version=4, archive=AWAY)

@@ -149,7 +149,7 @@ Reopen = Callable[[], Any]
 
 
 def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return where an entity was listed before ended entities had a state of their own."""
+    """Return where an entity was listed before ended entities had a separate state."""
     return append.states, append.tags
 
 

@@ -34,7 +34,7 @@ class SaysNothingOfLeases(MemoryStore):
 
 
 class HasHalfAQueue(MemoryStore):
-    """Has work that nobody can retry."""
+    """Has work that cannot be retried."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "requeue_dead_letter":

@@ -136,7 +136,7 @@ class PostgresTable:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything, and begin anew at time 0."""
+        """Forget everything, and start again at time 0."""
         self._lives: dict[str, SampleEntity] = {}
         self._now = 0
         self._done(self._raw.execute("UPDATE set_clock SET ms = 0"))

@@ -1,6 +1,6 @@
 """The W3C's neutral test files have `conf:` macros where a datamodel must speak; here they become plain SCXML.
 
-One table of attributes, one of elements; each entry gives the attribute (or element) that stands for it.
+One table of attributes, one of elements; each entry gives the attribute (or element) that replaces it.
 """
 
 from __future__ import annotations

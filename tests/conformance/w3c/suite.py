@@ -1,7 +1,7 @@
 """The W3C's implementation report plan for SCXML: where its files are, which form of a test we run, how it ended.
 
 The files are data of others and not in this repository: `INTERLOCK_W3C` names their folder, else it is looked for
-beside the project.
+next to the project.
 A test passes when the entity ends in the final state `pass`, on a simulated clock.
 """
 

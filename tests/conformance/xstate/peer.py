@@ -51,7 +51,7 @@ GUARDS = {"yes": lambda *_: True, "no": lambda *_: False, "fails": _fails}
 
 @dataclass(frozen=True)
 class Seen:
-    """What one event did: the actions that ran, the active atomic states, the context, and whether it goes on."""
+    """What one event did: the actions that ran, the active atomic states, the context, and whether it continues."""
 
     trace: tuple[str, ...]
     configuration: tuple[str, ...]

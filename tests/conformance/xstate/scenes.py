@@ -346,7 +346,7 @@ SCENES = (
     ),
     Scene(
         "X17",
-        "a history without target falls back to where its parent begins, with that content",
+        "a history without target falls back to where its parent starts, with that content",
         traced(
             {
                 "a": {"on": {"H": "c.h"}},

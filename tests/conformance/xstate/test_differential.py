@@ -83,7 +83,7 @@ def test_a_changed_flag_of_the_dialect_is_noticed(flag: dict[str, str]) -> None:
             if difference(ours(definition, events, **flag), other, events) is not None:
                 return
 
-    pytest.fail(f"no definition tells {flag} from XState")
+    pytest.fail(f"no definition distinguishes {flag} from XState")
 
 
 def test_generated_definitions_survive_a_round_trip() -> None:

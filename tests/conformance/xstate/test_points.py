@@ -81,7 +81,7 @@ INVOKES = traced({
     ("event", "expected"), [("E", ["-s", "+a", "job", "init", "+x"]), ("T", ["-s", "+t", "-t", "+b"])]
 )
 def test_invokes_start_between_entry_actions_and_initial_content(event: str, expected: list[str]) -> None:
-    """X16: per state its entry actions, its invokes, the content of `initial`; withdrawn where it is left at once."""
+    """X16: per state its entry actions, its invokes, the content of `initial`; withdrawn on an immediate exit."""
     kernel = Kernel(chart_of(document_of(INVOKES)))
     step = kernel.step(kernel.start(entity="e").snapshot, Event(event))
 

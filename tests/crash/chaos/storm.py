@@ -179,7 +179,7 @@ def _kind(row: EntityRow) -> str:
 
 
 async def _attended(runtime: Runtime, line: Line, row: EntityRow, outcome: Outcome) -> None:
-    """Act as the operator for an entity that waits for one: undo operations by hand, and send the event."""
+    """Act as the operator for an entity that waits for one: undo operations, and send the event."""
     state = ", ".join(row.configuration)
     answer = PEOPLE.get(state) or PEOPLE.get(f"{_kind(row)} {state}")
     if answer is None:

@@ -203,7 +203,7 @@ def prepare(life: Life, place: Path) -> Ledger:
         ledger.asked.add(key)
         ledger.acknowledged[key] = sent(store, key).version
     left = place.with_name(f"{place.name}.left")
-    shutil.copytree(place, left, ignore=shutil.ignore_patterns("*-shm"))  # SQLite makes that one anew
+    shutil.copytree(place, left, ignore=shutil.ignore_patterns("*-shm"))  # SQLite creates that one again
     store.close()
     shutil.rmtree(place)
     left.rename(place)

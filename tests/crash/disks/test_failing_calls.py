@@ -15,7 +15,7 @@ from tests.crash.disks import failing_calls
 from tests.crash.disks.failing_calls import FAULTS, KILL, LIVES, Fault, calls_of, faults_of, is_possible, prepare, swept
 
 EVERY = {"files": 19, "rotating": 23, "sqlite": 31}
-"""How many faults stand for one here; no multiple of the three ways, so that each way has its turn."""
+"""How many faults are sampled as one here; not a multiple of the three ways, so that each way has its turn."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def traced() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIVES)
 def test_a_failing_call_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
-    """Whichever call fails or kills: errors are UnavailableError, receipts hold, the store goes on. All have fired."""
+    """Whichever call fails or kills: errors are UnavailableError, receipts hold, the store continues. All fired."""
     sweep = swept(name, tmp_path, every=EVERY[LIVES[name].store])
 
     assert ([], []) == (sweep.found, sweep.silent)

@@ -118,7 +118,7 @@ def parent(pipe: Connection, orders: Connection, url: str, folder: str, plan: Pl
     sending.start()
     reached.wait()
     ended = _forked(plan, partial(child, runtime, lines.named(f"{plan.number}c"), url, folder, plan))
-    runtime.state(entity_of(0))  # the parent goes on
+    runtime.state(entity_of(0))  # the parent continues
     if plan.end.startswith("close"):
         orders.recv_bytes()
         is_over.set()

@@ -25,7 +25,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 
@@ -45,6 +45,9 @@ POINTS = ("begun", "row written", "sent", "before commit", "committed")
 """Where a program kills itself: after each of these."""
 
 CREATE = "CREATE TABLE IF NOT EXISTS booking (name text NOT NULL)"
+
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +155,15 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def in_child(work: Callable[[], None]) -> None:
-    """Run in a child of its own: the process that forks never opens the store."""
+    """Run in a separate child: the process that forks never opens the store."""
     _, status = os.waitpid(forked(work), 0)
     assert status == 0, f"the child ended with {status}"
 
 
 def _end(program: int, reading: int, wait: float | None) -> int:
-    """Wait until a program has begun, kill it after a while or let it kill itself; 1 if it was killed."""
+    """Wait until a program has started, kill it after a while or let it kill itself; 1 if it was killed."""
     ready, _, _ = select.select([reading], [], [], PATIENCE_SECONDS)
-    assert ready, "the program did not begin in time"
+    assert ready, "the program did not start in time"
     if wait is not None and os.read(reading, 1):
         time.sleep(wait)
         os.kill(program, signal.SIGKILL)
@@ -252,17 +255,24 @@ def _compare(place: Place, outcome: JoinOutcome) -> None:
     outcome.problems = tuple(rest.strip() for what, rest in found if what == "problem")
 
 
-def main(rounds: int) -> int:
-    """Run the storm on both databases, and print a line for each."""
+class Outcome(Protocol):
+    """The result of a storm, which is printed in one line."""
+
+    @property
+    def is_clean(self) -> bool: ...
+
+
+def on_both(sqlite: Callable[[Path], P], postgres: Callable[[str], P], run: Callable[[P], Outcome]) -> int:
+    """Run on both databases, and print a line for each; return 1 if one was not clean."""
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="interlock-join-") as folder:
-        places: dict[str, Callable[[], Place]] = {
-            "sqlite": lambda: sqlite_place(Path(folder)),
-            "postgres": lambda: postgres_place(new_schema()),
+    with tempfile.TemporaryDirectory(prefix="interlock-storm-") as folder:
+        places: dict[str, Callable[[], P]] = {
+            "sqlite": lambda: sqlite(Path(folder)),
+            "postgres": lambda: postgres(new_schema()),
         }
         for name, place in places.items():
             try:
-                outcome = storm(place(), rounds=rounds)
+                outcome = run(place())
             except NoServerError as error:
                 print(f"{name}: SKIPPED: {error}")
                 continue
@@ -272,4 +282,4 @@ def main(rounds: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(on_both(sqlite_place, postgres_place, partial(storm, rounds=int(sys.argv[1]))))

@@ -17,7 +17,6 @@ import select
 import signal
 import sqlite3
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,9 +28,9 @@ from typing import Any
 
 import interlock
 from interlock.ports.reading.journal_feed import FeedEntry
-from tests.crash.kills.join_storm import forked, in_child
+from tests.crash.kills.join_storm import forked, in_child, on_both
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.support.postgres_server import NoServerError, asked, new_schema
+from tests.support.postgres_server import asked
 
 PROCESSES, CLIENTS_EACH = 4, 8
 
@@ -241,24 +240,5 @@ def _run(place: Place, writing: int, apart: bool, batch: int) -> None:
         threading.Event().wait()
 
 
-def main(kills: int) -> int:
-    """Run the storm on both databases, and print a line for each."""
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="interlock-projection-") as folder:
-        places: dict[str, Callable[[], Place]] = {
-            "sqlite": lambda: sqlite_place(Path(folder)),
-            "postgres": lambda: postgres_place(new_schema()),
-        }
-        for name, place in places.items():
-            try:
-                outcome = storm(place(), kills=kills)
-            except NoServerError as error:
-                print(f"{name}: SKIPPED: {error}")
-                continue
-            failed += not outcome.is_clean
-            print(f"{name}: {outcome}", flush=True)
-    return min(failed, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(on_both(sqlite_place, postgres_place, partial(storm, kills=int(sys.argv[1]))))

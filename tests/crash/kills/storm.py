@@ -102,9 +102,9 @@ def storm(url: str, *, kills: int, seed: int, writers: int = WRITERS, fault: str
     try:
         while outcome.kills < kills:
             if not hear(fleet, chance.randrange(1, 40)):
-                outcome.other.append(f"other: a writer ended by itself after {outcome.kills} kills")
+                outcome.other.append(f"other: a writer ended unexpectedly after {outcome.kills} kills")
                 break
-            victim = chance.choice([each for each in fleet if each.has_spoken] or fleet)  # not one that only begins
+            victim = chance.choice([each for each in fleet if each.has_spoken] or fleet)  # not one that only starts
             outcome.inside += victim.kill()
             outcome.kills += 1
             victim.start()

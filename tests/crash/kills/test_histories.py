@@ -21,7 +21,7 @@ OVERLAPS = (
     ((0, 1), (2, 7), (3, 4), (5, 6)),
     ((0, 1), (2, 3), (4, 5), (6, 7)),
 )
-"""When four calls begin and end: the first two are of one process, the others of another."""
+"""When four calls start and end: the first two are of one process, the others of another."""
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_one_version_is_given_once() -> None:
 
 
 def test_a_duplicate_needs_a_first_one() -> None:
-    """`duplicate` of a key that nobody kept, or before it was kept, has no explanation."""
+    """`duplicate` of a key that was never kept, or before it was kept, has no explanation."""
     assert not linearizable([[send(0, 10, "a", "duplicate", 2)]])
     assert not linearizable([[send(0, 5, "a", "duplicate", 2)], [send(6, 10, "a", "applied", 2)]])
     assert linearizable([[Call(0, 10, "a", None, "duplicate", 2, again=True)]])

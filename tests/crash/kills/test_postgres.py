@@ -18,7 +18,7 @@ KILLS = int(os.environ.get("INTERLOCK_KILLS", "15"))
 
 @pytest.mark.slow
 def test_killed_writers_and_servers_lose_and_double_nothing(record_property: Callable[[str, object], None]) -> None:
-    """Writers on the same entities are killed and go on with the keys in doubt; so is the server, twice."""
+    """Writers on the same entities are killed and continue with the keys in doubt; so is the server, twice."""
     seed = random.randrange(2**32)
     record_property("seed", seed)
     with private_server():  # skips where there is none

@@ -117,7 +117,7 @@ async def _until_full(store: SqliteStore, sample: SampleEntity) -> Append:
 
 
 async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path: Path) -> None:
-    """No page can be had: callers hear UnavailableError, what was acknowledged stays, and the same keys go on later."""
+    """No page can be had: callers get UnavailableError, what was acknowledged stays, and the same keys work later."""
     path = tmp_path / "full.db"
     store = SqliteStore(path)
     connection = store.database.queue.writer._connection

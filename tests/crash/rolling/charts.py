@@ -63,6 +63,6 @@ def parcels(edition: Edition, policy: Policy, *, has_code: bool = True) -> Bound
 
     @chart.handler("parcel.drive")
     async def drive(effect: Attempt) -> None:
-        await asyncio.sleep(0)  # the result comes back as an event of its own
+        await asyncio.sleep(0)  # the result comes back as a separate event
 
     return chart

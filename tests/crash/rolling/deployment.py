@@ -1,6 +1,6 @@
 """A rolling deployment: processes on two revisions serve one store while they are restarted and killed.
 
-Four worker processes begin on the older revision. Two are restarted with the newer one, and the two pairs serve 64
+Four worker processes start on the older revision. Two are restarted with the newer one, and the two pairs serve 64
 clients for most of the run. At any moment a process is killed or restarted. At the end the other two are restarted with
 the newer revision. A client sends a request to any process, and sends it again under the same key when that process is
 gone. Then everything is read and checked (`findings`).
@@ -123,7 +123,7 @@ class _Process:
         await self._end()
 
     async def close(self) -> None:
-        """Let the process answer what it was asked and end."""
+        """Let the process answer its question and end."""
         self.is_ready = False
         self._writer.write_eof()
         await self._end()

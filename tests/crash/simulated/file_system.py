@@ -3,7 +3,7 @@
 Rule 1: a file's bytes are lost until its flush: any prefix of the pending operations, the last write torn, a later
 write kept while an earlier one is lost, zeros where a file was cut and its size is still the old one. Names are lost
 until their directory's flush, in any subset; flushing a file does not keep its name.
-Rule 2: a flush that fails drops the pending bytes from ever reaching the disk, while reads go on showing them; the next
+Rule 2: a flush that fails drops the pending bytes from ever reaching the disk, while reads still show them; the next
 flush says yes. That is what real kernels do.
 Rule 3: locks belong to open descriptions and vanish with their process.
 Rule 4: every call is a point where the process can be killed, the power cut, or an error injected; each is counted.
@@ -116,7 +116,7 @@ def file_crashes(file: File) -> list[bytes]:
         later = file.pending[position + 1 :]
         if later:
             found.append(functools.reduce(applied, later, content))
-        if isinstance(operation, int):  # the end of the block is cleared at once, and the new size may be lost
+        if isinstance(operation, int):  # the end of the block is cleared immediately, and the new size may be lost
             zeroed = content[:operation].ljust(len(content), b"\0")
             found += [zeroed, functools.reduce(applied, later, zeroed)]
         content = applied(content, operation)
@@ -154,7 +154,7 @@ def crashes(world: World, chance: random.Random) -> Iterator[World]:
     numbers: list[int] = []
     options: list[list[File | Directory]] = []
     for number, node in sorted(world.nodes.items()):
-        if node.pending or node.cache != node.disk:  # what a failed flush dropped is gone, and pends no more
+        if node.pending or node.cache != node.disk:  # what a failed flush dropped is lost, and no longer pending
             numbers.append(number)
             options.append(
                 [File(content, content, ()) for content in file_crashes(node)]

@@ -1,6 +1,6 @@
 """Faults put into the store on purpose. A harness that does not find them proves nothing.
 
-Each mutant changes one call of the file system or one rule of the store, and says what would have gone wrong.
+Each mutant changes one call of the file system or one rule of the store, and names the damage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.crash.simulated.recorded_calls import Mutant, Processes, simulated
 
 
 class NoFsync(Simulated):
-    """The journal is never flushed: the power fails after the receipt, and the entry is gone."""
+    """The journal is never flushed: the power fails after the receipt, and the entry is lost."""
 
     @call
     def fdatasync(self, file: int) -> None:
@@ -37,7 +37,7 @@ class NoFsync(Simulated):
 
 
 class NoDirectorySync(Simulated):
-    """The entity's directory is not flushed: its journal is gone with all its entries."""
+    """The entity's directory is not flushed: its journal is lost with all its entries."""
 
     @call
     def sync_directory(self, directory: int) -> None:
@@ -46,7 +46,7 @@ class NoDirectorySync(Simulated):
 
 
 class NoRootSync(Simulated):
-    """The directory above the entity's is not flushed: the entity is gone."""
+    """The directory above the entity's is not flushed: the entity is lost."""
 
     @call
     def sync_directory(self, directory: int) -> None:
@@ -64,7 +64,7 @@ class NoSnapshotFsync(Simulated):
 
 
 class NoLock(Process):
-    """Nobody waits for anybody: two appends write the same version."""
+    """Writers do not wait for each other: two appends write the same version."""
 
     @call
     def lock(self, directory: int, ms_max: int) -> None:
@@ -100,7 +100,7 @@ def unsynced_duplicate() -> AbstractContextManager[Any]:
 
 
 def unsynced_answer() -> AbstractContextManager[Any]:
-    """A reader that finds a key answers at once, whether the record is durable or not."""
+    """A reader that finds a key answers immediately, whether the record is durable or not."""
     return patch.object(EntityView, "durable_version", lambda self: self.position.version)
 
 
@@ -184,7 +184,7 @@ def unlocked_judgement() -> AbstractContextManager[Any]:
 
 
 def no_second_look() -> AbstractContextManager[Any]:
-    """A missing segment is called damage at once, though a release just happened: a false alarm."""
+    """A missing segment is reported as damage immediately, though a release just happened: a false alarm."""
 
     def attempt(self: EntityReader, address: Any, read: Any) -> Any:
         with self._open(address) as opened:
@@ -267,7 +267,7 @@ def unsynced_seal() -> AbstractContextManager[Any]:
 
 
 def unsynced_switch() -> AbstractContextManager[Any]:
-    """A segment that another process created is written at once: its name may not be on disk."""
+    """A segment that another process created is written immediately: its name may not be on disk."""
     real, put, sync = JournalFile._pass_seal, JournalFile._put_segment, JournalFile.sync_names
 
     def put_synced(self: JournalFile, base: Base, body: bytes) -> None:
@@ -296,7 +296,7 @@ def appended_after_seal() -> AbstractContextManager[Any]:
 
 
 def unlinked_first() -> AbstractContextManager[Any]:
-    """A release removes sealed segments before a base says that their records are gone."""
+    """A release removes sealed segments before a base says that their records were removed."""
     real = JournalFile.rotate
 
     def rotate(self: JournalFile, base: Base, body: bytes = b"") -> None:

@@ -71,7 +71,7 @@ def _prune(story: Story, journals: BlockingFileStore) -> None:
 
 
 def prune_violations(world: World, ledger: Ledger, asked: str | None) -> list[str]:
-    """What is wrong with an entity that may have been pruned: it is whole, or gone with its tombstone."""
+    """What is wrong with an entity that may have been pruned: it is complete, or removed with its tombstone."""
     journals = opened(Simulated(world, process=9), ROTATING)
     found: list[str] = []
     loaded, tombstone = journals.load(ENTITY), journals.tombstone(ENTITY)
@@ -132,7 +132,7 @@ def _compact(story: Story, journals: BlockingFileStore) -> None:
 
 
 def compact_violations(world: World, ledger: Ledger, asked: str | None) -> list[str]:
-    """What is wrong with a journal that may have been compacted: it begins at its start, or at a base that is there."""
+    """What is wrong with a journal that may have been compacted: it starts at its first entry, or at a base."""
     journals = opened(Simulated(world, process=9), ROTATING)
     found: list[str] = []
     since = 0
@@ -143,7 +143,7 @@ def compact_violations(world: World, ledger: Ledger, asked: str | None) -> list[
         records = journals.read(ENTITY, after=since)
     base = journals.journal_base(ENTITY)
     if since not in (0, *BASES) or (asked == "compacted" and since != BASES[-1]):
-        found.append(f"compact: it begins after version {since}")
+        found.append(f"compact: it starts after version {since}")
     if since and (base is None or (base.version, base.snapshot.version) != (since, since)):
         found.append(f"lost: the base {base} of version {since}")
     if [each.version for each in records] != list(range(since + 1, ENTRIES + 1)):

@@ -11,7 +11,7 @@ Families, each yielding moments (a world, what the caller knows, the key under w
   from another process.
 
 Each family runs twice: with one segment, and with segments so small that it rotates often (`rotating`).
-Journals that are released and adopted have families of their own (`releases`), and so has the work that entries
+Journals that are released and adopted have separate families (`releases`), and so has the work that entries
 create (`work_families`).
 
 For each moment every crash state is opened and examined (`life.violations`).
@@ -68,7 +68,9 @@ def one(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]
 def twice(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
     """The power fails at each call of one process; another continues, and it fails again at each call."""
     chance = random.Random(2)
-    stride = 1 if settings is SETTINGS else 3  # a life that rotates has many more crash states: a third of them goes on
+    stride = (
+        1 if settings is SETTINGS else 3
+    )  # a life that rotates has many more crash states: a third of them continues
     known: set[object] = set()
     for moment in one(processes, settings):
         for world in crashes(moment.world, chance):

@@ -149,7 +149,7 @@ def _escaped(value: Any) -> str:
 
 
 def _flow(tree: Any) -> str:
-    """JSON is YAML. The text keeps characters as they are, because escapes are a part of their own."""
+    """JSON is YAML. The text keeps characters as they are, because escapes are a separate part."""
     return json.dumps(tree, ensure_ascii=False)
 
 

@@ -313,7 +313,7 @@ class ExpressionTarget:
         return verdict
 
     def look(self) -> None:
-        """Check that the values that were given are what they were."""
+        """Check that the values that were given are unchanged."""
         assert [shape(each) for each in self.contexts] == self.before, "a context was changed"
 
     def evaluate(self, text: str, random: Random) -> str:

@@ -173,7 +173,7 @@ def test_threads_wait_during_a_fork_and_continue_when_its_end_was_interrupted(
 
 
 def test_an_inherited_connection_runs_nothing(tmp_path: Path) -> None:
-    """As in the handler of a signal that forks in the middle of a commit: the child goes on with the parent's code."""
+    """As in the handler of a signal that forks in the middle of a commit: the child runs on in the parent's code."""
     connection = open_writer(tmp_path / "x.db")
 
     def used() -> str:
@@ -210,7 +210,7 @@ reader, writer = os.pipe()
 if os.fork():
     os._exit(0)  # as by kill -9: nothing is closed
 os.close(writer)
-os.read(reader, 1)  # until the parent is gone
+os.read(reader, 1)  # until the parent has ended
 del connections
 gc.collect()
 sys.exit(0)
@@ -276,7 +276,7 @@ def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
 def test_a_forked_child_must_open_its_own_store(tmp_path: Path) -> None:
-    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
+    """Its rings would wake its parent's threads, and theirs would wake its own; the parent continues."""
     sample = SampleEntity("parcel/1")
     store = SqliteStore(tmp_path / "x.db")
     asyncio.run(append_all(store, sample.create()))

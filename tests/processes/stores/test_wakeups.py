@@ -1,4 +1,4 @@
-"""Work of another process starts by a signal, and that of a killed worker at once. Polls are hours apart here."""
+"""Work of another process starts by a signal, and that of a killed worker immediately. Polls are hours apart here."""
 
 from __future__ import annotations
 
@@ -196,6 +196,6 @@ def listeners(store: Path, count: int) -> Iterator[None]:
 
 
 async def is_in(orders: interlock.Runtime, entity: str, state: str) -> bool:
-    """Whether another process has brought the entity into a state."""
+    """Whether another process has moved the entity into a state."""
     entries = await orders.journal(entity)
     return entries[-1].after == (state,)

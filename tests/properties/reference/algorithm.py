@@ -1,6 +1,6 @@
 """The procedures of SCXML 1.0 appendix D, each under its own name, over one `Progress`.
 
-A direct reading of `semantics.md` section 2: sets and lists of states, everything worked out anew each time. The seven
+A direct reading of `semantics.md` section 2: sets and lists of states, everything computed again each time. The seven
 flags of the dialect record appear where the algorithm branches and nowhere else.
 """
 
@@ -240,7 +240,7 @@ def compute_entry_set(progress: Progress, transitions: list[Transition], before:
     """S19: every target added down, then every effective target added up to the domain.
 
     Domains are those of the exit set, so they follow from the history `before` the microstep. A target that is the
-    domain itself stays (XState's self-target); only what is inside it is entered anew.
+    domain itself stays (XState's self-target); only what is inside it is entered again.
     """
     entry = EntrySet()
     structure = progress.structure

@@ -1,7 +1,7 @@
 """A tree-walking evaluator of the expression language, for the reference interpreter only.
 
 Rule 1: it shares no code with `interlock.expression`: it reads the text with Python's own parser and walks the tree.
-Rule 2: it is slow and plain; it knows nothing of budgets, and refuses what is not in vocabulary section 6.
+Rule 2: it is slow and plain; it ignores budgets, and refuses what is not in vocabulary section 6.
 Rule 3: every failure is a `Failure` with the code an author would see.
 """
 

@@ -257,6 +257,6 @@ def return_deferred(progress: Progress) -> None:
 
 
 def forwarded(event: Event) -> dict[str, Any]:
-    """An event as it goes on to a child; what is null is left out."""
+    """An event as it is forwarded to a child; what is null is left out."""
     names = ("name", "data", "sendid", "origin", "origintype", "invokeid")
     return {name: each for name in names if (each := getattr(event, name)) is not None}

@@ -37,7 +37,7 @@ def example(name: str) -> Callable[[], Chart]:
 SAMPLES: dict[str, Callable[[], Chart]] = {
     **{f"example_{name}": example(name) for name in ("door", "order", "player", "trip", "vm", "delivery")},
     **{
-        path.name.split(".")[0]: (lambda path=path: interlock.load(path).chart)  # type: ignore[misc]  # bound at once
+        path.name.split(".")[0]: (lambda path=path: interlock.load(path).chart)  # type: ignore[misc]  # bound immediately
         for path in sorted(CHARTS.glob("*.yaml"))
     },
     "hundred": hundred,

@@ -1,6 +1,6 @@
 """What each command does to a store: whether it reads or changes it, whom it records, and that it keeps to its tenant.
 
-The command line has no roles: whoever may open the store may do everything with it (`docs/guide/production.md`). So the
+The command line has no roles: a user who may open the store may do everything (`docs/guide/production.md`). So the
 table says what a user of the files can do, and whether it leaves a trace. After an intended change run
 `pytest tests/scenarios/rights --rewrite`, and review the diff of `commands.txt`. A new command needs a row in
 `requests.py`.
@@ -44,7 +44,7 @@ ABOUT_ALL_TENANTS = {"db tenants"}
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command, and every group that does something by itself."""
+    """Every command, and every group that does something without a subcommand."""
     context = click.Context(commands)
     waiting: list[tuple[str, click.Command]] = [("", commands)]
     while waiting:
@@ -116,18 +116,18 @@ def line(name: str, code: int, *, changed: bool, command: click.Command) -> str:
     given = COMMANDS[name]
     effect = "changes" if changed else "reads" if STORE in given else "no store"
     who = " ".join(sorted(options(command) & {"--principal", "--reason", "--why"})) or "-"
-    return f"{name:22}{effect:10}{who:24}exit {code}"
+    return f"{name:24}{effect:10}{who:24}exit {code}"
 
 
 def write(name: str, row: str) -> None:
     """Replace the line of a command."""
     lines = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []
-    kept = [each for each in lines if each[:22].strip() != name]
+    kept = [each for each in lines if each[:24].strip() != name]
     TABLE.write_text("\n".join(sorted([*kept, row])) + "\n", encoding="utf-8")
 
 
 def test_the_table_has_a_line_for_each_command_that_can_be_run() -> None:
-    names = [each[:22].strip() for each in TABLE.read_text(encoding="utf-8").splitlines()]
+    names = [each[:24].strip() for each in TABLE.read_text(encoding="utf-8").splitlines()]
 
     assert sorted(RUNNABLE) == names
 

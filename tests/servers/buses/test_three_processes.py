@@ -38,7 +38,7 @@ def project(folder: Path) -> Path:
 
 
 def run_command(*arguments: str) -> None:
-    """Run a command line in a process of its own."""
+    """Run a command line in a separate process."""
     command = [sys.executable, "-m", "interlock", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@
 
     python -m tests.servers.console.screenshots [folder]
 
-Three worlds: `demo`, which runs and fails by itself until it has a thousand entities; `one`, a single entity; `none`, a
+Three worlds: `demo`, which runs and fails until it has a thousand entities; `one`, a single entity; `none`, a
 chart without any. Each page in light and dark, in a wide window and in one of 360 pixels.
 Rule: what it starts it ends, by its id; everything goes over loopback.
 """

@@ -101,7 +101,7 @@ def site(chromium: Any, folder: Path) -> Iterator[tuple[Any, str]]:
 
 @pytest.fixture
 def visitor(site: tuple[Any, str]) -> Iterator[Visitor]:
-    """A tab with a session; each test changes entities of its own."""
+    """A tab with a session; each test changes its own entities."""
     found = Visitor(*site)
     yield found
     found.close()
@@ -389,7 +389,7 @@ def test_event_of_an_expired_session_is_not_sent_by_the_next_one(chromium: Any, 
     keys.chmod(0o600)
 
     def send(tab: Any, *, ends: bool = False) -> None:
-        # A live page sends no requests by itself, so the event is the first request after the session ends.
+        # A live page sends no requests automatically, so the event is the first request after the session ends.
         tab.wait_for_selector("#live[data-state='on']")
         tab.wait_for_selector("il-diagram .on > title:text-is('unpaid')", state="attached")
         tab.click(".events button:has-text('payment.confirmed')")

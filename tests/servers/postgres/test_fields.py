@@ -94,7 +94,7 @@ async def test_every_question_follows_an_index() -> None:
 
 
 async def test_a_step_between_the_builders_read_and_its_insert_is_not_overwritten(store: PostgresStore) -> None:
-    """The builder has read the old value; the entity changes; the builder goes on (trap 19)."""
+    """The builder has read the old value; the entity changes; the builder continues (trap 19)."""
     sample = SampleEntity("parcel/1")
     await append_all(store, sample.create(context={"text": "old"}))
     await _indexes(store).declare_indexes((TEXT,))

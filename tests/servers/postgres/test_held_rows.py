@@ -78,7 +78,7 @@ async def test_a_held_row_delays_no_other_entity_of_its_batch(store: PostgresSto
 
 
 async def test_single_steps_to_held_rows_do_not_stop_the_writer(store: PostgresStore, url: str) -> None:
-    """Each is a statement of its own, and there are fewer statements at a time than held rows here."""
+    """Each is a separate statement, and there are fewer statements at a time than held rows here."""
     lives = await parcels(store, 40)
     async with raw(url) as other:
         async with other.transaction():
@@ -193,7 +193,7 @@ async def test_a_held_row_of_work_delays_no_other_settlement_or_renewal(url: str
 
 
 async def test_a_settlement_waits_for_a_short_lock(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of our own lasts as long as a flush: a settlement that gave up on it would run work twice."""
+    """Our own lock lasts as long as a flush: a settlement that gave up on it would run work twice."""
     monkeypatch.setattr(work, "SETTLE_PATIENCE_MS", PATIENT_MS)
     store = await open_store(url)
     try:

@@ -284,7 +284,7 @@ async def test_a_row_that_cannot_be_written_takes_no_other_with_it(store: Postgr
 
 
 async def test_a_lost_server_is_an_error_for_every_sender_of_a_row() -> None:
-    """No refusal is given whose row may be lost, and nobody waits for it without end."""
+    """No refusal is returned whose row may be lost, and no sender waits for it forever."""
     row = AuditRow("parcel/1", "noted", "denied", "roles", 1, actor="ada")
     with private_server() as server:
         store = await open_store(server.url())
@@ -470,7 +470,7 @@ async def test_a_loop_that_is_gone_is_forgotten(store: PostgresStore) -> None:
     other.close()
 
     def leave() -> None:
-        line = store.database.loops[other] = type(mine)(store.database.address)
+        line = store.database.loops[other] = type(mine)(store.database.address, store.database.stays)
         line.pool.loop = other
         line.pool._idle.append(Gone())  # type: ignore[arg-type]  # it is one in all that matters
 
@@ -597,7 +597,7 @@ def test_a_child_that_drops_a_store_leaves_the_connections_of_its_parent_alone(u
 
 
 def test_a_runtime_without_an_event_loop_works_too(url: str) -> None:
-    """`with interlock.open(...)` has a loop of its own in a thread."""
+    """`with interlock.open(...)` has its own loop in a thread."""
     import interlock
 
     chart = interlock.loads("interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}")

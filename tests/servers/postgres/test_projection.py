@@ -38,7 +38,7 @@ async def count(connection: Any, entries: Sequence[FeedEntry]) -> None:
 
 
 async def test_a_projection_equals_the_store_after_many_runners_and_senders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runners are cancelled in the middle of batches, fail, and compete; senders go on meanwhile."""
+    """Runners are cancelled in the middle of batches, fail, and compete; senders continue meanwhile."""
     monkeypatch.setattr(projection, "RETRY", Backoff(1, 5))
     url = store_or_skip()
     chart = interlock.loads(LAMP)

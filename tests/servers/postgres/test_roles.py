@@ -32,7 +32,7 @@ ADA = {"id": "ada", "roles": ["clerk"]}
 
 @CHART.handler("notify")
 async def notify(effect: object) -> None:
-    """Notify nobody."""
+    """Notify no process."""
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ async def born(store: PostgresStore, count: int = 1) -> list[SampleEntity]:
 
 
 def again(sample: SampleEntity) -> Any:
-    """The step under the key `a`, once more, by somebody who knows the entity as it was."""
+    """The step under the key `a`, once more, by a caller that has the former snapshot."""
     other = SampleEntity(sample.entity)
     other.create()
     return other.step(key="a")
@@ -207,7 +207,7 @@ Ending = Callable[[Server, tuple[int, ...]], Awaitable[None]]
 async def test_a_step_whose_wait_is_cut_short_is_acknowledged_when_a_standby_has_it(
     store: PostgresStore, server: Server, confirmed: list[str], ending: Ending
 ) -> None:
-    """It is committed and can be read; that a standby has it is waited for anew, and then it is kept, once."""
+    """It is committed and can be read; the confirmation of a standby is awaited again, and then it is kept, once."""
     (sample,) = await born(store)
     await away(server)
     pending = asyncio.ensure_future(store.append(sample.step(key="b")))

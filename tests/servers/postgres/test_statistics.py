@@ -95,6 +95,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
                 await each.count_states("letter"),
                 await each.dwell_times("parcel", since_ms=NOON_MS),
                 await each.dwell_times("parcel", since_ms=NOON_MS + DAY_MS),
+                await each.process_stays(),
                 await each.minute_rates("parcel", since_ms=0),
                 await each.minute_rates("parcel", since_ms=NOON_MS + 1),
                 [
@@ -119,7 +120,7 @@ async def test_statistics_of_two_processes_add_up(url: str) -> None:
     rates, dwell = await third.minute_rates("parcel", since_ms=0), await third.dwell_times("parcel", since_ms=0)
     await third.close()
 
-    assert ((MinuteRates(NOON_MS, 6, 0, 0),), (DwellTimes("packed", (3, *[0] * 11)),)) == (rates, dwell)
+    assert ((MinuteRates(NOON_MS, 6, 0, 0),), (DwellTimes("packed", (3, *[0] * 14)),)) == (rates, dwell)
 
 
 async def test_statistics_are_written_without_being_asked_for(
@@ -198,7 +199,7 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
     rates, dwell = await store.minute_rates("parcel", since_ms=0), await store.dwell_times("parcel", since_ms=0)
 
     assert [(NOON_MS + (DWELL_DAYS + 1) * DAY_MS, 2)] == [(each.minute_ms, each.steps) for each in rates]
-    assert (DwellTimes("packed", (1, *[0] * 11)),) == dwell
+    assert (DwellTimes("packed", (1, *[0] * 14)),) == dwell
 
 
 async def test_tenants_see_their_own(url: str) -> None:
@@ -253,7 +254,7 @@ FILLED = """
 
 @pytest.mark.parametrize("filled", [False, True])
 async def test_no_page_scans_a_table(store: PostgresStore, url: str, filled: bool) -> None:
-    counters = ("counts", "dwell", "rates", "count_overdue", "delete_dwell", "delete_minutes")
+    counters = ("counts", "dwell", "rates", "count_overdue", "count_work", "delete_dwell", "delete_minutes")
     names = (*counters, "last_seen", "seen_names", "delete_seen")
     rows = ("last_audit", "audit_before", "audit_of_actor_before", "audit_after", "former_audit_after")
     statements = {name: getattr(STATEMENTS, name) for name in (*names, *rows)}

@@ -56,7 +56,7 @@ async def test_signals_of_a_process_reach_other_processes_together(url: str) -> 
             sender.wakeups.ring(frozenset({lane}))
         await eventually(lambda: frozenset().union(*heard) == ALL)
 
-    assert 2 == len(heard)  # the first at once, the others together
+    assert 2 == len(heard)  # the first immediately, the others together
     assert [] == own
 
 

@@ -219,7 +219,7 @@ ALONG = {
     "held": "work_pkey .*\\(ordinal = ",
     "let in": "work_pkey .*\\(lane = ",
 }
-"""The index of each, and what it is searched by: work that is not due is not looked at, however much there is."""
+"""The index of each, and its search keys: work that is not due is not looked at, however much there is."""
 
 FILLED = """
     INSERT INTO work SELECT '', 'parcel', n::text, 'effect', 1, 0, 'h' || n % 3, 'h' || n % 3, 'x', n, n, n

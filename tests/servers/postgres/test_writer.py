@@ -289,7 +289,7 @@ async def test_a_key_that_another_kept_meanwhile_is_a_duplicate(
 async def test_every_caller_is_answered_if_the_connection_stays_lost(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After some tries each caller hears that the store is not available; the same keys go on later."""
+    """After some tries each caller hears that the store is not available; the same keys work later."""
     monkeypatch.setattr(writer, "RETRY", Backoff(1, 1))
     lives = await born(store, 4)
     appends = [sample.step(key="a") for sample in lives]
@@ -382,7 +382,7 @@ async def test_a_server_that_restarts_is_over_when_it_is_over() -> None:
         await store.close()
 
 
-# Beside others
+# Together with others
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Long lives: an entity goes on in a new history; histories are replayed with the charts that wrote them, or others.
+"""Long lives: an entity continues in a new history; histories are replayed with the charts that wrote them, or others.
 
 With few Updates a history, and many callers: a key that is sent again counts once, also in a later history.
 """

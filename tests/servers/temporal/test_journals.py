@@ -2,7 +2,7 @@
 
 The scenario files are those of `tests/conformance/journals`. Results and timers are delivered by the sender of the
 runtime, on both sides: a workflow writes its own entries. The clock of the scenario is in the future, so that no timer
-of Temporal fires while the scenario moves the clock by itself.
+of Temporal fires while the scenario moves the clock automatically.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from tests.servers.temporal.killed_worker import HANDLERS, tours
 from tests.support.eventually import eventually
 from tests.support.temporal_server import TemporalServer, private_server
 
-KILLS = int(os.environ.get("INTERLOCK_TEMPORAL_KILLS", "4"))
+KILLS = int(os.environ.get("INTERLOCK_TEMPORAL_KILLS", "2"))
 SAGAS = 3
 """Sagas that are running at each kill."""
 
@@ -62,7 +62,7 @@ class Worker:
 
 
 async def _insist(call: object) -> None:
-    """Make a call again, with the same key, until it is answered: what every caller of a server has to do."""
+    """Make a call again, with the same key, until it is answered: what every caller of a server must do."""
     assert callable(call)
     while True:
         try:

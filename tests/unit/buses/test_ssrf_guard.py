@@ -39,7 +39,7 @@ def listening() -> Iterator[socket.socket]:
 def _names(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[Any]:
     """Let every name have these addresses, one answer after another; gives the questions asked.
 
-    An address may have a port of its own, as no name has: two listeners cannot be sure to get the same one.
+    An address may have its own port, which no name has: two listeners cannot be sure to get the same one.
     """
     asked: list[Any] = []
     left = list(answers)
@@ -133,7 +133,7 @@ def test_after_the_timeout_no_further_address_is_tried(
 
 
 class Silent:
-    """A resolver that answers nothing until it is let."""
+    """A resolver that answers only when the test allows it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.let, self.asked = threading.Event(), 0
@@ -276,7 +276,7 @@ async def test_the_certificate_must_match_the_name(monkeypatch: pytest.MonkeyPat
 
     def wrapped(self: ssl.SSLContext, sock: socket.socket, *, server_hostname: str | None = None) -> ssl.SSLSocket:
         asked.append((sock.getpeername()[0], server_hostname, self.check_hostname, self.verify_mode))
-        raise ssl.SSLCertVerificationError("somebody else")
+        raise ssl.SSLCertVerificationError("another name")
 
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrapped)
     _names(monkeypatch, ["127.0.0.2"])

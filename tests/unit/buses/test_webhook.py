@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.buses import webhook
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
@@ -43,7 +44,7 @@ class Endpoint(ThreadingHTTPServer):
         self.connections = 0
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone: some tests cut it off."""
+        """Ignore a client that has disconnected: some tests cut it off."""
 
     @property
     def url(self) -> str:
@@ -122,6 +123,14 @@ async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
     assert headers["webhook-signature"] == sign(webhook.keys_of(SECRET), headers["webhook-id"], seconds, body)
 
 
+async def test_the_trace_of_a_message_is_a_header_if_it_is_a_traceparent(endpoint: Endpoint) -> None:
+    sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    await posted(endpoint.url, MESSAGE, replace(MESSAGE, trace=sent), replace(MESSAGE, trace="a\r\nb: c"))
+
+    assert [None, sent, None] == [headers.get("traceparent") for _, headers, _ in endpoint.seen]
+    assert [False, False, False] == ["b" in headers for _, headers, _ in endpoint.seen]
+
+
 @pytest.mark.parametrize("path", ["a b", "käse", "x?q=\x7f"])
 def test_a_path_with_invalid_characters_is_refused_when_opened(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
@@ -198,7 +207,7 @@ async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("begun", "sent"),
+    ("started", "sent"),
     [
         (b"HTTP/1.1 200 OK\r\nX: ", False),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True),
@@ -207,14 +216,14 @@ async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch:
     ],
 )
 async def test_an_endpoint_that_responds_byte_by_byte_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool
+    monkeypatch: pytest.MonkeyPatch, started: bytes, sent: bool
 ) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
     monkeypatch.setattr(webhook, "SECONDS", 0.3)
     ending, ended = asyncio.Event(), asyncio.Event()
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(begun)
+        writer.write(started)
         try:
             while not ending.is_set():
                 writer.write(b"x")

@@ -1,6 +1,6 @@
 r"""A store in which every text is hostile: whatever command reads it, each line is one of ours, and nothing steers.
 
-The text begins a line of its own (`\n`, `\r`, U+2028), moves the cursor, colours, and turns the direction of writing.
+The text starts a separate line (`\n`, `\r`, U+2028), moves the cursor, colours, and turns the direction of writing.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ ACTING = {
     "prune": [[STORE, "--kind", SEEN, "--older", "1d", *CHART]],
     "send": [[STORE, ENTITY, "noted", *CHART], [STORE, f"parcel/no {SEEN}", SEEN, *CHART]],
 }
-"""Commands that write, and say something of what is there."""
+"""Commands that write, and print something about the content."""
 
 WITHOUT_A_STORE = {
-    "check", "completion", "convert", "demo", "diff", "draw", "fmt", "keys", "new", "run", "schema", "serve",
+    "check", "completion", "convert", "demo", "diff", "draw", "export", "fmt", "keys", "new", "run", "schema", "serve",
     "simulate", "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""

@@ -41,6 +41,7 @@ APART = {
     "demo",
     "diff",
     "draw",
+    "export",
     "fmt",
     "keyring",
     "keys",

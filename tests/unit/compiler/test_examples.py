@@ -1,4 +1,4 @@
-"""The example charts are meant to be copied: they get no error and no warning."""
+"""Users copy the example charts: they get no error and no warning."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pydantic
@@ -181,3 +181,62 @@ async def test_a_context_field_is_checked_against_its_format() -> None:
     async with interlock.open("memory:", charts=[chart], work=False) as runtime:
         with pytest.raises((UsageError, interlock.RejectedError), match="date"):
             await runtime.create("shape/1", {"value": "tomorrow"})
+
+
+class InnerSize(msgspec.Struct):
+    """An object whose field has no default."""
+
+    size: int
+
+
+class WithInner(msgspec.Struct):
+    """A context with it."""
+
+    value: InnerSize
+
+
+class First(Enum):
+    """Some words."""
+
+    A = "a"
+
+
+class Second(Enum):
+    """Other words."""
+
+    B = "b"
+
+
+def with_schema(schema: dict[str, Any]) -> Any:
+    """A model whose field has this JSON schema."""
+    return pydantic.create_model("Shape", value=Annotated[Any, pydantic.WithJsonSchema(schema)])
+
+
+def test_a_field_of_an_object_that_may_be_absent_needs_a_default() -> None:
+    fields = "{size: {type: integer, required: false}}"
+    text = SHAPES.replace("TYPE", f"type: object, fields: {fields}")
+
+    assert {"model.missing_field"} == codes(WithInner, text)
+    assert load(WithInner, text.replace("required: false", "required: true"))
+
+
+def test_a_union_of_enums_is_one_enum() -> None:
+    text = SHAPES.replace("TYPE", "type: string, enum: [a, b]")
+    model = pydantic.create_model("Shape", value=First | Second)
+
+    assert load(model, text)
+    assert codes(model, text.replace("[a, b]", "[a, c]"))
+
+
+def test_types_are_a_union_and_null_alone_is_a_type() -> None:
+    text = SHAPES.replace("TYPE", "type: integer, nullable: true")
+
+    assert load(with_schema({"type": ["integer", "null"]}), text)
+    assert codes(with_schema({"type": ["integer", "null"]}), text.replace("integer", "string"))
+    assert load(with_schema({"anyOf": [{"type": "null"}]}), SHAPES.replace("TYPE", "nullable: true"))
+
+
+def test_an_event_without_declared_fields_is_not_compared() -> None:
+    text = PARCEL.replace("  noted:\n", "  other: {}\n  noted:\n")
+
+    assert load(text=text, other=Plain)

@@ -53,7 +53,7 @@ class Life:
         return self._answer("done", data, of)
 
     def failed(self, done: str = "no", *, of: str | None = None) -> "Life":
-        """A failure; `done` says whether the deed may have happened."""
+        """A failure; `done` says whether the effect may have happened."""
         return self._answer("error", {"code": "x", "message": "", "attempts": 1, "done": done}, of)
 
     def _answer(self, what: str, data: object, of: str | None) -> "Life":
@@ -98,7 +98,7 @@ def test_every_step_succeeds() -> None:
 
 
 def test_the_first_step_that_was_not_done_leaves_nothing_to_compensate() -> None:
-    """An error with `done: no` turns back at once."""
+    """An error with `done: no` turns back immediately."""
     life = Life(TRIP).send("go").failed("no")
 
     assert ("refused",) == life.states
@@ -238,7 +238,7 @@ def test_an_if_that_fails_counts_as_no() -> None:
 
 
 def test_without_on_compensated_on_error_takes_both() -> None:
-    """Compensated or blocked: `onError` hears of it."""
+    """Compensated or blocked: `onError` handles it."""
     compensated = Life(CONDITIONAL, wanted=True).failed("no")
     blocked = Life(CONDITIONAL, wanted=True).failed("unknown").failed()
 

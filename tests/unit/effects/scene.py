@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from interlock.effects.handlers import Handler, HandlerRunner
 from interlock.effects.lanes import RunningWork
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work, WorkId
 from interlock.model.step import Outcome
@@ -28,6 +31,8 @@ class RecordingDelivery:
     def __init__(self, outcome: Outcome = "applied") -> None:
         self.outcome = outcome
         self.given: list[tuple[str, Event, str, WorkId | None, int | None]] = []
+        self.causes: list[Cause | None] = []
+        self.attempts: list[tuple[PastAttempt, ...]] = []
         self.fired: frozenset[WorkId] = frozenset()
         self.waiting: dict[WorkId, int] = {}
         self.children: dict[str, Child] = {}
@@ -46,7 +51,15 @@ class RecordingDelivery:
         return entity not in self.elsewhere
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Receipt:
         """Record it."""
         if entity in self.missing:
@@ -54,9 +67,11 @@ class RecordingDelivery:
         if self.troubles:
             raise self.troubles.pop(0)
         self.given.append((entity, event, key, finishes, fence))
+        self.causes.append(cause)
+        self.attempts.append(attempts)
         return Receipt(entity, self.outcome, 3)
 
-    async def fire_timers(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Return what the test set."""
         return TimersFired(self.fired, self.waiting)
 

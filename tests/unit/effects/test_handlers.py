@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt, failed_attempts
 from interlock.effects.handlers import RESULT_TRIES_MAX, Attempt, Handler, HandlerRunner
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import HandlerDefaults
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError
+from interlock.model.journal.attempts import PastAttempt, append_failed_attempt, failed_attempts
 from interlock.model.limits import ATTEMPTS_MAX, PAYLOAD_BYTES_MAX, POLL_MS_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settlement
@@ -75,7 +75,7 @@ async def test_a_result_that_cannot_be_delivered_is_delivered_again_without_a_se
 async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
     scene: Scene, troubles: list[InterlockError]
 ) -> None:
-    """After some tries; at once where this process will never do."""
+    """After some tries; immediately if this process never will."""
     scene.driver.troubles = [*troubles]
 
     with pytest.raises(UnavailableError):
@@ -169,6 +169,7 @@ async def test_a_failure_is_retried_by_the_policy_of_the_chart(scene: Scene) -> 
     held = invoke(retry=ONE)
 
     failed = [{"number": 1, "started_ms": NOW, "duration_ms": 0, "code": "ConnectionError", "message": "gone"}]
+    failed[0]["next_ms"] = NOW + 1_000
     why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown", "failed": failed}
 
     assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
@@ -380,13 +381,13 @@ async def test_a_failed_attempt_is_stored_with_its_error_and_duration(scene: Sce
         raise ConnectionError("the bank is away")
 
     work = invoke(attempt=2, failures=1, retry={**ONE, "max": 5})
-    earlier = FailedAttempt(1, NOW - 5_000, 40, "TimeoutError", "slow")
+    earlier = PastAttempt(1, NOW - 5_000, 40, "TimeoutError", "slow")
     work.restore(append_failed_attempt({}, earlier))
     settled = await scene.performed(charge, work, advance_ms=250)
 
     assert settled is not None
     assert ("again", "ConnectionError") == (settled.verdict, settled.error["code"])
-    assert (earlier, FailedAttempt(2, NOW, 250, "ConnectionError", "the bank is away")) == failed_attempts(
+    assert (earlier, PastAttempt(2, NOW, 250, "ConnectionError", "the bank is away", NOW + 1_250)) == failed_attempts(
         settled.error
     )
 
@@ -428,7 +429,7 @@ async def test_a_dead_letter_keeps_its_failed_attempts(scene: Scene) -> None:
     settled = await scene.performed(charge, call())
 
     assert settled is not None
-    assert ("dead", (FailedAttempt(1, NOW, 0, "card.unknown", "no such card"),)) == (
+    assert ("dead", (PastAttempt(1, NOW, 0, "card.unknown", "no such card"),)) == (
         settled.verdict,
         failed_attempts(settled.error),
     )

@@ -36,7 +36,7 @@ async def _fine(attempt: Attempt) -> Any:
 
 
 async def _beating(attempt: Attempt, clock: VirtualClock, pages: int) -> None:
-    """Tells a page every 400 ms, and then nothing more."""
+    """Reports a page every 400 ms, and then nothing."""
     for page in range(pages):
         await clock.sleep_ms(400)
         attempt.heartbeat({"page": page})

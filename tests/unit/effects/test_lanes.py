@@ -278,10 +278,10 @@ async def test_no_more_work_runs_than_allowed() -> None:
 
 
 async def test_the_lease_of_running_work_is_renewed() -> None:
-    store, clock, gate, begun = TableStore(work(2)), VirtualClock(0), asyncio.Event(), []
+    store, clock, gate, started = TableStore(work(2)), VirtualClock(0), asyncio.Event(), []
 
     async def perform(held: RunningWork) -> Settlement:
-        begun.append(held.claim.attempt)
+        started.append(held.claim.attempt)
         await gate.wait()
         return Settlement(held.claim, "done")
 
@@ -290,7 +290,7 @@ async def test_the_lease_of_running_work_is_renewed() -> None:
         gate.set()
         await clock.advance()
 
-    assert ([1], ()) == (begun, store.table.list_work(WorkQuery()).rows)
+    assert ([1], ()) == (started, store.table.list_work(WorkQuery()).rows)
 
 
 async def test_work_that_another_worker_has_claimed_is_stopped() -> None:
@@ -314,11 +314,11 @@ async def test_work_that_another_worker_has_claimed_is_stopped() -> None:
 
 async def test_a_suspended_process_continues_its_work() -> None:
     """Its lease expired and no other worker claimed the work: no second attempt starts."""
-    store, clock, begun, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
+    store, clock, started, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
         first = held.claim
-        begun.append(first.attempt)
+        started.append(first.attempt)
         await let.wait()
         return Settlement(first, "again", clock.now_ms() + 60_000)
 
@@ -331,11 +331,11 @@ async def test_a_suspended_process_continues_its_work() -> None:
         await clock.advance()
 
     (row,) = store.table.list_work(WorkQuery()).rows
-    assert ([1], 2, 1, None) == (begun, row.attempts, row.failures, row.owner)
+    assert ([1], 2, 1, None) == (started, row.attempts, row.failures, row.owner)
 
 
 async def test_work_claimed_again_after_its_settlement_starts_anew() -> None:
-    store, clock, begun = TableStore(work(2)), VirtualClock(0), []
+    store, clock, started = TableStore(work(2)), VirtualClock(0), []
     settle, told = store.settle, asyncio.Event()
 
     async def slow(settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
@@ -344,8 +344,8 @@ async def test_work_claimed_again_after_its_settlement_starts_anew() -> None:
         return kept
 
     async def perform(held: RunningWork) -> Settlement:
-        begun.append(held.claim.attempt)
-        if len(begun) == 1:
+        started.append(held.claim.attempt)
+        if len(started) == 1:
             return Settlement(held.claim, "again", clock.now_ms(), without_failure=True)
         return Settlement(held.claim, "done")
 
@@ -355,7 +355,7 @@ async def test_work_claimed_again_after_its_settlement_starts_anew() -> None:
         told.set()
         await clock.advance()
 
-    assert ([1, 2], ()) == (begun, store.table.list_work(WorkQuery()).rows)
+    assert ([1, 2], ()) == (started, store.table.list_work(WorkQuery()).rows)
 
 
 async def test_cancelled_work_is_notified_at_the_next_renewal() -> None:

@@ -54,11 +54,11 @@ class Scene:
         """How a row was settled."""
         return await self.relay.perform(RunningWork(claimed(address, body, failures=failures, sender=sender)))
 
-    def child(self, *, begun: bool = True, **payload: Any) -> None:
+    def child(self, *, started: bool = True, **payload: Any) -> None:
         """Add an invoke of a chart to the sender's work."""
         body = {"id": "net", "src": "network", "type": "chart", **payload}
         self.books.table.apply("order/1", WorkDelta(created=(Work(CHARGE, CHILD_WORK, body, 0),)))
-        if begun:
+        if started:
             self.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
             self.driver.children["network/0"] = Child("network/net-1", NOW, ended=False)
 
@@ -136,7 +136,7 @@ async def test_an_unavailable_target_is_retried_and_finally_a_dead_letter() -> N
 
 async def test_an_event_for_a_child_waits_until_the_child_exists() -> None:
     scene = Scene()
-    scene.child(begun=False)
+    scene.child(started=False)
     settled = await scene.relayed("child/2/0", event("up"))
 
     assert settled is not None
@@ -163,7 +163,7 @@ async def test_ending_a_child_ends_its_work() -> None:
 
 async def test_a_child_that_never_started_is_not_started_to_be_ended() -> None:
     scene = Scene()
-    scene.child(begun=False)
+    scene.child(started=False)
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert ([], ()) == (scene.given(), scene.books.table.list_work(WorkQuery()).rows)
@@ -229,7 +229,7 @@ async def test_the_parent_gets_the_error_of_a_child_without_tries_left() -> None
 
 
 async def test_the_failure_of_a_child_counts_once_however_often_it_is_delivered() -> None:
-    """Killed between beginning anew and letting the row go, the relay delivers it again: it is an old child's now."""
+    """Killed between starting again and releasing the row, the relay delivers it again: it is an old child's now."""
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -250,7 +250,7 @@ async def test_a_second_answer_of_a_child_is_dropped() -> None:
 
 async def test_a_child_claimed_at_the_last_moment_is_ended_afterwards() -> None:
     scene = Scene()
-    scene.child(begun=False)
+    scene.child(started=False)
     works = scene.books.list_work
 
     async def overtaken(query: WorkQuery) -> WorkPage:
@@ -270,18 +270,18 @@ async def test_a_child_that_fails_while_it_is_ended_is_not_restarted() -> None:
     scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
     deliver = scene.driver.deliver
-    begun: list[Claim] = []
+    started: list[Claim] = []
 
     async def failing(entity: str, *given: Any, **fields: Any) -> Receipt:
         await scene.relayed("entity/order/1", failed, sender="network/net-1")
-        begun.extend(scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1))
+        started.extend(scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1))
         return await deliver(entity, *given, **fields)
 
     scene.driver.deliver = failing  # type: ignore[method-assign]  # another worker comes in between
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
-    assert ("done", [], ()) == (settled.verdict, begun, scene.books.table.list_work(WorkQuery()).rows)
+    assert ("done", [], ()) == (settled.verdict, started, scene.books.table.list_work(WorkQuery()).rows)
 
 
 async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> None:
@@ -316,7 +316,7 @@ async def test_a_child_that_is_being_ended_is_never_a_dead_letter() -> None:
         dead.extend(scene.books.table.list_work(WorkQuery(dead=True)).rows)
         return kept
 
-    scene.books.settle = seen  # type: ignore[method-assign]  # somebody looks after each change
+    scene.books.settle = seen  # type: ignore[method-assign]  # a reader looks when something changes
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert ([], [("network/net-1", "_cancel")]) == (dead, scene.given())
@@ -344,12 +344,12 @@ async def test_a_failure_read_before_the_child_was_parked_restarts_nothing(claim
 
     scene.books.list_work = overtaken  # type: ignore[method-assign]  # another worker comes in between
     ends = [await scene.relayed("entity/order/1", failed, sender="network/net-1") for _ in range(2)]
-    begun = scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1)
+    started = scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1)
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert ["again", "done"] == [each and each.verdict for each in ends]
     assert ((), [("network/net-1", "_cancel")], ()) == (
-        begun,
+        started,
         scene.given(),
         scene.books.table.list_work(WorkQuery()).rows,
     )
@@ -368,7 +368,7 @@ async def test_a_child_that_waits_for_its_restart_is_not_restarted_to_be_ended()
 
 async def test_a_child_that_failed_while_it_started_is_restarted() -> None:
     scene = Scene()
-    scene.child(begun=False, retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
+    scene.child(started=False, retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     (beginning,) = scene.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
     scene.driver.children["network/0"] = Child("network/net-1", NOW, ended=True)
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)

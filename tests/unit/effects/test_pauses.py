@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.effects.failed_attempts import failed_attempts
 from interlock.effects.handlers import Attempt
 from interlock.effects.pauses import PAUSES_READ_MS, HandlerPauses
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.audit import AuditRow
+from interlock.model.journal.attempts import failed_attempts
 from interlock.model.limits import PAUSE_MS_MAX, PAUSE_MS_MIN
 from interlock.testing import Simulation
 from interlock.testing.clock import VirtualClock

@@ -105,7 +105,7 @@ async def test_while_the_bus_is_unreachable_nothing_is_claimed_longer_each_time(
 
 
 async def test_of_many_that_find_the_bus_away_together_the_first_counts() -> None:
-    """Else the wait would be the longest at once."""
+    """Otherwise the wait would be the longest immediately."""
     scene = Scene()
 
     assert {NOW + 500} == {(await scene.settled(problem=AWAY)).next_ms for _ in range(64)}

@@ -1,9 +1,9 @@
-"""Work that ends here, by an append, while its lease is renewed: a row that is gone is its end, and no loss."""
+"""Work that ends here, by an append, while its lease is renewed: a missing row means that it ended, not a loss."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.ports.delivery import Child, TimersFired
@@ -38,13 +39,13 @@ class SlowDelivery(RecordingDelivery):
         self.woken: list[str] = []
 
     async def deliver(self, entity: str, event: Event, **fields: Any) -> Receipt:
-        """Ends the work that it answers at once."""
+        """Ends the work that it answers immediately."""
         receipt = await super().deliver(entity, event, **fields)
         await self._kept(fields.get("finishes"))
         return receipt
 
-    async def fire_timers(self, entity: str) -> TimersFired:
-        """Ends every timer at once."""
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
+        """Ends every timer immediately."""
         rows = self.store.table.list_work(WorkQuery(lane="timer")).rows
         for row in rows:
             await self._kept(row.work.id)

@@ -53,10 +53,10 @@ def test_the_effects_of_a_step_show_the_requested_work() -> None:
     lamp = interlock.loads(
         f"{HEAD}states: {{dark: {{entry: [ring], after: {{10m: bright}}, on: {{press: bright}}}}, bright: {{}}}}"
     )
-    begun = lamp.start(entity="lamp/1")
-    pressed = lamp.step(begun.snapshot, "press")
+    started = lamp.start(entity="lamp/1")
+    pressed = lamp.step(started.snapshot, "press")
 
-    assert ("timers", "handlers") == work_requested(begun.effects)
+    assert ("timers", "handlers") == work_requested(started.effects)
     assert ["timer_cancel"] == [each.type for each in pressed.effects]
     assert () == work_requested(pressed.effects)
 

@@ -63,14 +63,14 @@ async def test_a_handler_that_raises_system_exit_is_retried() -> None:
 
 
 async def test_cancelling_a_call_is_not_a_failure() -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def wait(_: None) -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     task = asyncio.ensure_future(call_in_loop(wait, None))
-    await begun.wait()
+    await started.wait()
     task.cancel()
     await asyncio.wait({task})
 
@@ -78,10 +78,10 @@ async def test_cancelling_a_call_is_not_a_failure() -> None:
 
 
 async def test_a_call_cancelled_before_it_starts_leaves_no_coroutine() -> None:
-    begun = []
+    started = []
 
     async def begin(given: str) -> None:
-        begun.append(given)
+        started.append(given)
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -90,7 +90,7 @@ async def test_a_call_cancelled_before_it_starts_leaves_no_coroutine() -> None:
         await asyncio.wait({task})
         gc.collect()
 
-    assert ([], []) == (begun, [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)])
+    assert ([], []) == (started, [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)])
 
 
 async def test_closing_a_call_is_not_a_failure() -> None:
@@ -138,7 +138,7 @@ async def test_a_converted_exit_keeps_its_cause() -> None:
 
 
 class Mute:
-    """What an exception may hold, and cannot be shown: a row whose connection is gone, say."""
+    """What an exception may hold, and cannot be shown: such as a row whose connection is closed."""
 
     def __repr__(self) -> str:
         raise LookupError("the row is detached")

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from interlock.effects.work_delta import child_address, work_delta, work_id_of
+from interlock.model.actor import whom_of
 from interlock.model.event import Event
+from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.model.snapshot import Parent, Snapshot
@@ -47,7 +49,7 @@ def the_event(work: Work) -> dict[str, Any]:
 
 
 def test_a_named_action_is_work_for_its_handler() -> None:
-    """Known by version and ordinal, due at once."""
+    """Known by version and ordinal, due immediately."""
     found = left_by("initial: a\nstates: {a: {entry: [{do: charge, with: {amount: 3}}]}}")
 
     work_id = WorkId("effect", 1, 0)
@@ -308,7 +310,8 @@ def test_work_ids_and_addresses_come_from_keys() -> None:
 def test_what_an_entity_sends_says_for_whom_without_their_roles(principal: Any, whom: Any) -> None:
     kernel = kernel_of("initial: a\nstates: {a: {on: {go: {actions: [{send: {event: paid, to: order/2}}]}}}}")
     before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
-    (work,) = work_delta(before, kernel.step(before, Event("go", time_ms=NOW)), NOW, principal=principal).created
+    cause = Cause(whom=whom_of(principal))
+    (work,) = work_delta(before, kernel.step(before, Event("go", time_ms=NOW)), NOW, cause=cause).created
     sender = the_event(work)["principal"]
 
     assert (ENTITY, "system", ["system"], whom) == (

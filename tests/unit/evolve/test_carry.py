@@ -63,7 +63,7 @@ def check(before: Snapshot, result: CarryResult, by: Carrier) -> Snapshot:
 
 
 def _check_obligations(before: Snapshot, after: Snapshot, result: CarryResult, by: Carrier) -> None:
-    """Every invoke, deferred event and timer goes on, or is listed as ended."""
+    """Every invoke, deferred event and timer continues, or is listed as ended."""
     assert {(each.id, each.key) for each in before.invokes} <= {(each.id, each.key) for each in after.invokes}
     assert before.deferred == after.deferred
     sends = [each for each in before.timers if each.state is None]
@@ -189,7 +189,7 @@ def test_an_unchanged_timer_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(("delay", "due"), [("3m", START_MS + 180_000), ("90s", START_MS + 90_000), ("10s", MOVE_MS)])
 def test_a_changed_delay_counts_from_entry(delay: str, due: int) -> None:
-    """One that is over by then is due at once; the timer of the move is fired as any other."""
+    """One that is over by then is due immediately; the timer of the move is fired as any other."""
     before, after = "states: {a: {after: {2m: b}}, b: {}}\n", f"states: {{a: {{after: {{{delay}: b}}}}, b: {{}}}}\n"
     moved, result = carried(before, after, living(before))
 

@@ -48,7 +48,7 @@ def test_the_pairs_show_every_kind_of_change() -> None:
     """All but a script, which only a trusted language compiles."""
     shown = {each.split()[1] for pair in PAIRS.values() for each in pair.changes}
 
-    # a script needs a trusted chart; retention is no part of a behaviour, and has a test of its own
+    # a script needs a trusted chart; retention is not part of a behaviour, and has a separate test
     assert {"chart.script", "retention.shorter", "retention.longer"} == RULES.keys() - shown
     assert shown <= RULES.keys()
 
@@ -112,7 +112,7 @@ def kernels(pair: Pair) -> tuple[Kernel, Kernel, Chart]:
 
 
 def seen(step: Step, fields: frozenset[str]) -> dict[str, Any]:
-    """What of a step a journal or somebody outside sees; of the context only these fields."""
+    """The part of a step that a journal or an observer sees; of the context only these fields."""
     snapshot = step.snapshot
     return {
         "outcome": step.outcome,

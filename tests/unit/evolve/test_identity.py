@@ -270,7 +270,7 @@ GOLDEN = {
 
 
 def test_names_stay_what_they_were() -> None:
-    """They are in journals for ever: a change here needs a new scheme (`b2`), never another value."""
+    """They are in journals permanently: a change here needs a new scheme (`b2`), never another value."""
     found = [read_file(path).document for path in sorted(EXAMPLES.glob("*.interlock.yaml"))]
 
     assert GOLDEN == {each.kind: behaviour_name(each) for each in found if each is not None}

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  # two charts are easier to compare on one line each
-"""Entities that are moved by the answers of a mapping; mappings that are wrong, incomplete or answer in vain."""
+"""Entities that are moved by the answers of a mapping; mappings that are wrong, incomplete or have needless answers."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_a_correction_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_carrying_that_would_perform_an_effect_is_refused() -> None:
-    """The corrected chart leaves the state at once when it is settled; that would call a handler now."""
+    """The corrected chart exits the state immediately when it is settled; that would call a handler now."""
     fixed = FIXED.replace(
         "go: b}}, b: {", "go: b}, always: {guard: '= context.n == 1', target: b, actions: [{do: call}]}}, b: {"
     )

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  # two charts are easier to compare on one line each
-"""Recorded steps next to those of another definition: what is equal, what differs, and what the report rests on."""
+"""Recorded steps next to those of another definition: what is equal, what differs, and the evidence of the report."""
 
 from __future__ import annotations
 
@@ -411,7 +411,7 @@ def test_a_timer_without_counterpart_is_a_difference_of_its_own() -> None:
 
 
 def test_a_stale_timer_or_result_is_given_to_both() -> None:
-    """A timer that fires twice is ignored by both, and so is the move of one that is gone."""
+    """A timer that fires twice is ignored by both, and so is the move of one that no longer exists."""
     old = "states: {a: {after: {2m: b}, invoke: {id: i, src: x}, on: {e: b}}, b: {}}\n"
     comparer, life = comparer_of(old, old), record(old)
     timer, invoke = life.now.timers[0], life.now.invokes[0]

@@ -160,7 +160,7 @@ PLAIN = {
     """,
     "the entity in a guard": "states: {a: {on: {go: {guard: '= entity.version > 3', actions: [x]}}}}",
     "the entity in a value": "states: {a: {on: {go: {actions: [{do: x, with: {id: '= entity.id'}}]}}}}",
-    "a guard beside regions": """
+    "a guard next to regions": """
         type: parallel
         states: {r: {on: {go: {guard: "= event.data", actions: [x]}}}, s: {on: {go: {actions: [y]}}}}
     """,

@@ -186,7 +186,7 @@ def test_nested_paths_are_counted() -> None:
 
 
 def test_a_field_may_be_written_again_and_again() -> None:
-    """What was overwritten is not held any more."""
+    """What was overwritten is no longer held."""
     text = acting(each("{assign: {s: \"= context.s + 'y'\"}}"))
     kernel = kernel_of(text)
     step = kernel.step(started(kernel, {"s": LONG[:-60]}), Event("go", [0] * 60))
@@ -438,7 +438,7 @@ def test_small_plans_are_free() -> None:
 
 
 def test_selection_is_work_for_every_transition_that_matches() -> None:
-    """Raised events are matched anew each time; names that nothing takes cost nothing but themselves."""
+    """Raised events are matched again each time; names that nothing takes cost nothing but themselves."""
     kernel = kernel_of(regions(2, "".join(f", x.e{number}: {{actions: [y]}}" for number in range(500))))
     snapshot = started(kernel)
     foreign, known = (work_of(kernel, snapshot, Event("go", [name] * 50)) for name in ("foreign", "x.e7"))

@@ -271,7 +271,7 @@ def test_a_nested_write_that_the_field_refuses_falls_back() -> None:
 
 @pytest.mark.parametrize("item", [1, True, None, 1.5, "x", "x" * 1_000, [1], {"k": 1}])
 def test_a_new_mapping_has_the_values_of_the_general_step(item: Any) -> None:
-    """Scalars are stored at once; anything else falls back."""
+    """Scalars are stored immediately; anything else falls back."""
     kernel = kernel_of("""
         context: {record: {type: object, default: {n: 1}}, item: any}
         states: {a: {on: {go: {actions: [{assign: {record.last: "= {'item': context.item, 'id': entity.id}"}}]}}}}

@@ -57,7 +57,7 @@ def test_every_entity_of_a_chart_ends_with_its_own_output() -> None:
 
 
 def test_nothing_is_left_pending() -> None:
-    """S10, 187: timers are dropped, invokes cancelled; the driver hears of each."""
+    """S10, 187: timers are dropped, invokes cancelled; the driver is notified of each."""
     step = last_step(kernel_of(CHART), "end")
 
     assert ((), ()) == (step.snapshot.timers, step.snapshot.invokes)

@@ -183,7 +183,7 @@ def test_compiled_steps_answer(monkeypatch: pytest.MonkeyPatch) -> None:
             except Exception:  # noqa: BLE001  # what it raises need not be explained, only avoided
                 continue
 
-    # Nobody has the role here, the version is always 1, and no entity sends the internal event.
+    # No principal has the role here, the version is always 1, and no entity sends the internal event.
     assert ["roles", "the entity in a guard", "an internal event"] == [
         name for name, count in answered.items() if not count
     ]
@@ -201,7 +201,7 @@ def test_compiled_steps_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiled_step_falls_back_to_the_general_step(
     fields: dict[str, Any], ended: Any, deferred: tuple[Event, ...]
 ) -> None:
-    """What the driver brought, an ended entity, events kept back."""
+    """Events of the driver, an ended entity, deferred events."""
     quick, slow = both(named("a target"))
     first = started(quick)
     warm(quick, first)

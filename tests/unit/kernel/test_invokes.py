@@ -119,7 +119,7 @@ def test_a_message_of_a_cancelled_invoke_is_ignored_and_journaled() -> None:
 
 
 def test_a_senders_event_with_the_id_of_no_invoke_changes_nothing() -> None:
-    """S30: nothing is journaled for what no driver brought."""
+    """S30: nothing is journaled for an event that is not the driver's."""
     kernel = kernel_of(CHART)
     before = started(kernel)
     step = kernel.step(before, Event("go", invokeid="job"))
@@ -269,7 +269,7 @@ def test_an_invoke_carries_what_the_dispatcher_needs() -> None:
 
 
 def test_an_invoke_with_failing_arguments_does_not_start() -> None:
-    """S8, 554: the error is queued, and the loop goes on."""
+    """S8, 554: the error is queued, and the loop continues."""
     kernel = kernel_of("""
         states: {a: {invoke: {id: job, src: f, input: {n: "= 1 // 0"}}, on: {error.execution: b}}, b: {}}
     """)

@@ -50,8 +50,8 @@ class World(Struct, frozen=True):
 
 
 def _after(world: World, step: Step, *, without: tuple[Effect | str, ...]) -> World:
-    begun = tuple(each for each in step.effects if each.type == "invoke")
-    busy = tuple(each for each in (*world.busy, *begun) if each not in without)
+    started = tuple(each for each in step.effects if each.type == "invoke")
+    busy = tuple(each for each in (*world.busy, *started) if each not in without)
     return World(step.snapshot, busy, tuple(each for each in world.unsent if each not in without))
 
 
@@ -88,8 +88,8 @@ def _check(world: World, step: Step, effect: Effect, answer: str) -> bool:
 def test_every_late_step_is_compensated_once_in_every_order() -> None:
     trip = interlock.loads(TRIP)
     first = trip.start(entity="trip/1")
-    begun = tuple(each for each in first.effects if each.type == "invoke")
-    level, late, after_end = [World(first.snapshot, begun, SENT)], 0, 0
+    started = tuple(each for each in first.effects if each.type == "invoke")
+    level, late, after_end = [World(first.snapshot, started, SENT)], 0, 0
     for _ in range(DEPTH_MAX):
         following: dict[bytes, World] = {}
         for world in level:

@@ -131,7 +131,7 @@ def test_deferred_events_are_dropped_at_the_end() -> None:
 
 
 def test_a_timer_that_fires_keeps_deferred_events() -> None:
-    """What the driver brings is never deferred itself."""
+    """Events of the driver are never deferred."""
     kernel = kernel_of("""
         unhandled: defer
         states: {a: {on: {go: {actions: [{send: {event: due, id: t, delay: 1s}}]}}}}

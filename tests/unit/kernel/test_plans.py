@@ -59,7 +59,7 @@ def test_a_small_bound_changes_no_answer(monkeypatch: pytest.MonkeyPatch, limit:
 
 
 def test_a_full_table_is_dropped_and_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """P6: while most lookups are hits, caching goes on."""
+    """P6: while most lookups are hits, caching continues."""
     monkeypatch.setattr(plan, "PLANS_MAX", 2)
     kernel = kernel_of("states: {a: {on: {go: b, jump: c}}, b: {on: {go: a}}, c: {on: {jump: a}}}", fast=False)
     step = last_step(kernel, *["go"] * 10)

@@ -135,7 +135,7 @@ def test_a_duplicate_result_removes_one_step() -> None:
 
 
 def test_the_result_of_another_compensation_of_the_same_name_changes_nothing() -> None:
-    """The saga may have been entered and left before: its key says which invoke is meant."""
+    """The saga may have been entered and left before: its key identifies the invoke."""
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     other = replace(interlock.done_event(_asked(ended)[0], None), source="invoke/trip/1/2/7")
@@ -190,7 +190,7 @@ def test_the_result_of_an_unknown_compensation_is_corruption_and_loses_nothing()
 
 @pytest.mark.parametrize("end", [interlock.Event("went"), CANCEL], ids=["done", "cancelled"])
 def test_an_invoke_that_another_revision_began_is_not_waited_for_behind_the_end(end: interlock.Event) -> None:
-    """A compatible chart may have no such invoke any more: its answer comes to nothing, as any does after the end."""
+    """A compatible chart may have no such invoke any more: its answer has no effect, as any after the end."""
     text = """
 interlock: 1
 kind: trip

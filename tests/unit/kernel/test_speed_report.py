@@ -127,7 +127,7 @@ def test_guards_in_regions_of_an_xstate_chart_take_the_general_path() -> None:
 
 
 def test_an_invoke_that_is_started_and_cancelled_in_one_step_takes_the_general_path() -> None:
-    """XState starts it when its state is entered, and withdraws it when the state is left at once."""
+    """XState starts it when its state is entered, and withdraws it when the state is exited immediately."""
     text = """
         {"id": "m", "initial": "a", "states": {"a": {"on": {"GO": "b"}},
          "b": {"invoke": {"id": "j", "src": "f"}, "always": "c"}, "c": {}}}

@@ -56,7 +56,7 @@ def test_a_transition_does_not_reenter_its_source_unless_told(event: str, trace:
 
 
 def test_the_initial_content_of_a_state_that_stays_does_not_run() -> None:
-    """X13: only what is inside is entered anew."""
+    """X13: only what is inside is entered again."""
     kernel = machine(
         initial="a",
         states={
@@ -91,7 +91,7 @@ def test_a_transition_between_regions_keeps_the_parallel() -> None:
 
 
 def test_a_parallel_that_targets_itself_stays() -> None:
-    """X13: all its regions are entered anew."""
+    """X13: all its regions are entered again."""
     assert ["-b1", "-r2", "-a", "-r1", "+r1", "+a", "+r2", "+b1"] == calls(last_step(machine(**REGIONS), "S"))
 
 

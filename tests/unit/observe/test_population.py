@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import interlock
-from interlock.cli.commands.entities.top import overview_lines
-from interlock.observe.population import overview, recent_rate
+from interlock.cli.commands.entities.top import overview_lines, rate_text
+from interlock.observe.population import dwell_quantiles, overview, recent_rate
 from interlock.observe.stuck import stuck_entities
 from interlock.ports.reading.statistics import MinuteRates
 from interlock.ports.store import EntityQuery
@@ -95,3 +96,58 @@ async def test_cancelled_entities_count_as_ended_with_and_without_a_chart(
     last = list(overview_lines(known, 80))[-1]
     assert "  ended: :cancelled 1" == "".join(part if isinstance(part, str) else part[0] for part in last)
     assert ["cancelled"] == [each.ended for each in off.rows]
+
+
+async def test_top_and_the_console_write_the_same_rate() -> None:
+    """`rate` in `components.js` has the same steps: nothing below a twentieth, one digit below a hundred."""
+    script = (files("interlock.web") / "static" / "components.js").read_text(encoding="utf-8")
+
+    assert 'value >= 100 ? number(Math.round(value)) : value >= 0.05 ? value.toFixed(1) : "0"' in script
+    assert ["0", "0.1", "9.9", "12.3", "100", "1,842"] == [
+        rate_text(each) for each in (0.04, 0.06, 9.94, 12.34, 100.4, 1_842.4)
+    ]
+
+
+LEAVE = "interlock: 1\nkind: room\ninitial: booked\nstates: {booked: {on: {leave: left}}, left: {type: final}}\n"
+
+
+async def test_quantiles_of_all_pages_come_from_the_same_counts() -> None:
+    """Half of the stays took up to 0.4 s and half up to 1.6 s, by what the store counted."""
+    clock = VirtualClock()
+    async with interlock.open("memory:", charts=[interlock.loads(LEAVE)], clock=clock, work=False) as runtime:
+        for number in range(20):
+            await runtime.create(f"room/{number}")
+        clock.time_ms += 300
+        for number in range(10):
+            await cancelled(runtime, f"room/{number}")
+        clock.time_ms += 1_000
+        for number in range(10, 20):
+            await cancelled(runtime, f"room/{number}")
+        found = (await dwell_quantiles(runtime, "room"))["booked"]
+        (kind,) = (await overview(runtime, "room")).kinds
+        shown = next(each for each in kind.states if each.id == "booked")
+
+    assert (400, 1_393) == (found.p50_ms, found.p95_ms)
+    assert found == (shown.p50_ms, shown.p95_ms, shown.p99_ms, shown.p999_ms)
+
+
+async def cancelled(runtime: Any, entity: str) -> None:
+    """End an entity from outside."""
+    (await runtime.send(entity, "leave")).expect()
+
+
+async def test_ages_are_those_of_the_oldest_entity_of_each_active_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("memory:", "sqlite:///ages.db", "file:./ages"):
+        clock = VirtualClock()
+        async with interlock.open(url, charts=[interlock.loads(VISIT), interlock.loads(STAY)], clock=clock) as visits:
+            await visited(visits, clock)  # of two stays one was cancelled, and the other is old
+            ages = await visits.ages("visit"), await visits.ages("stay")
+            with pytest.raises(interlock.NotFoundError):
+                await visits.ages("unknown")
+
+        assert ["planned"] == list(ages[0]), url
+        assert ["booked"] == list(ages[1]), url
+        assert all(2 * HOUR_MS <= each["planned" if n == 0 else "booked"] for n, each in enumerate(ages)), url

@@ -1,4 +1,4 @@
-"""What a store is given, and what it says about itself."""
+"""What a store gets, and what it reports about itself."""
 
 from __future__ import annotations
 

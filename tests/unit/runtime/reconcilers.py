@@ -83,6 +83,6 @@ async def reconciling(chart: BoundChart, runtime: Runtime) -> AsyncIterator[Reco
 
 
 async def created(runtime: Runtime, count: int = 1) -> None:
-    """Some orders, all at once."""
+    """Some orders, all together."""
     for number in range(count):
         await runtime.create(f"order/{number}")

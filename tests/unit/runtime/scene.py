@@ -84,7 +84,7 @@ class StillClock:
         return self.time_ms
 
     async def sleep_ms(self, ms: float) -> None:
-        """Let others go on, and no time pass."""
+        """Let others continue, without time passing."""
         self.waits.append(ms)
         await asyncio.sleep(0)
 

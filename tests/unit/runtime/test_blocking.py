@@ -225,7 +225,7 @@ def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
         inner.append(doors.state("door/1").version)
         closing.start()
 
-    closing = Thread(target=doors.close)  # which is what the outer call hears of
+    closing = Thread(target=doors.close)  # which is the error of the outer call
     store.stuck = True
     with _interrupted(look, store.reached), pytest.raises(UnavailableError) as raised:
         doors.send("door/1", "opened")
@@ -239,7 +239,7 @@ def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.MonkeyPatch, is_refused: bool) -> None:
-    """Threads may be many and descriptors few: also when the system has none left, everybody is answered."""
+    """Threads may be many and descriptors few: also when the system has none left, every caller gets an answer."""
 
     def refused() -> None:
         raise OSError(24, "too many open files")
@@ -289,20 +289,20 @@ def test_interrupted_calls_leak_no_pipes(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_closing_answers_the_caller_of_a_call_that_ignores_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "STOP_MS_MAX", 10)
     doors = _opened()
-    begun = Event()
+    started = Event()
 
     async def stubborn() -> None:
         asyncio.current_task()._log_destroy_pending = False  # type: ignore[union-attr]  # it is left alone on purpose
         while True:
             try:
-                begun.set()
+                started.set()
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 continue
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(doors._wait, stubborn())
-        begun.wait(PATIENCE_SECONDS)
+        started.wait(PATIENCE_SECONDS)
         doors.close()
         with pytest.raises(UnavailableError) as raised:
             waiting.result(PATIENCE_SECONDS)
@@ -365,7 +365,7 @@ def test_a_call_inside_a_running_event_loop_is_refused_before_anything_is_sent()
             with pytest.raises(UsageError) as raised:
                 each()
             codes.add(raised.value.code)
-        await asyncio.to_thread(doors.create, "door/3")  # a thread of its own may wait
+        await asyncio.to_thread(doors.create, "door/3")  # a separate thread may wait
         return codes
 
     doors = BlockingRuntime(opened)

@@ -43,7 +43,7 @@ def oven(store: MemoryStore | SqliteStore, clock: VirtualClock, policy: str) -> 
 
 @asynccontextmanager
 async def working(runtime: Runtime, clock: VirtualClock) -> AsyncIterator[None]:
-    """A worker, for as long as this lasts; then it is gone without a word."""
+    """A worker, for as long as this lasts; then it ends without notice."""
     worker = Worker(runtime, {})
     await worker.start()
     await clock.settle()

@@ -81,7 +81,7 @@ async def test_a_repeated_message_is_a_duplicate() -> None:
 
 
 async def test_where_order_matters_an_old_message_after_a_newer_one_is_dropped() -> None:
-    """Of each source entity by itself; without a sequence nothing is known, and nothing dropped."""
+    """For each source entity separately; without a sequence nothing is known, and nothing dropped."""
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice, ordered=True) as intake:
         for each in (
@@ -244,13 +244,13 @@ class Spy:
 
 
 class Handing:
-    """A source that brings what the test hands it."""
+    """A source that returns what the test passes."""
 
     def __init__(self, *spies: Spy) -> None:
         self._spies = spies
 
     async def incoming(self) -> AsyncGenerator[Spy, None]:
-        """These, and then nothing more."""
+        """These, and then none."""
         for each in self._spies:
             yield each
         await asyncio.Event().wait()
@@ -307,15 +307,15 @@ async def test_messages_that_do_not_finish_in_time_are_requeued_in_order(
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 2)]
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def hang(*_: Any, **__: Any) -> Any:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
         runtime.submit = hang  # type: ignore[method-assign]  # a store that never answers
         async with Consumer(Handing(*spies), runtime, to_invoice) as intake:
-            await begun.wait()
+            await started.wait()
             await eventually(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
 
     assert [[("put back", 1)]] * 2 == [each.answers for each in spies]
@@ -342,7 +342,7 @@ async def test_a_bus_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture)
 
 
 async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
-    """As a service of its own."""
+    """As a separate service."""
     bus = MemoryBus()
     async with invoices() as runtime:
         intake = Consumer(bus, runtime, to_invoice)

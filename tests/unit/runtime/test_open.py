@@ -81,7 +81,7 @@ async def test_an_awaited_runtime_is_open_until_it_is_closed() -> None:
 
 
 def test_an_opening_can_be_used_again() -> None:
-    """Each `with` opens anew."""
+    """Each `with` opens it again."""
     runtimes = interlock.open("memory:", charts=[door])
     with runtimes.blocking() as first:
         first.create("door/1")
@@ -99,7 +99,7 @@ def test_an_opening_can_be_used_again() -> None:
     ],
 )
 def test_an_unknown_address_names_the_known_ones(address: str, hint: str) -> None:
-    """UsageError at once, before anything is opened."""
+    """UsageError immediately, before anything is opened."""
     with pytest.raises(UsageError, match=hint) as raised:
         interlock.open(address, charts=[door])
 

@@ -155,7 +155,7 @@ async def test_roles_stay_known_while_definitions_cannot_be_read() -> None:
 
 
 async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:
-    """A timer brings an event that only some may send: the chart set it; from anybody else it is denied."""
+    """A timer brings an event that only some may send: the chart set it; from any other sender it is denied."""
     orders = runtime()
     await orders.create("order/1")
     sent = await orders.sender.deliver("order/1", Event("payment.confirmed"), key="_sent/1")

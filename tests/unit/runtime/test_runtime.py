@@ -126,7 +126,7 @@ async def test_a_wrong_expected_version_is_a_conflict_without_retries() -> None:
 
 
 async def test_expected_holds_against_a_rival_in_between() -> None:
-    """The swap is lost after the test of the version: the retry finds the new one and does not go on."""
+    """The swap is lost after the test of the version: the retry finds the new one and stops."""
     store = Interrupted()
     mine, theirs = runtime(store=store), runtime(store=store)
     await mine.create("door/1")

@@ -50,7 +50,7 @@ async def test_a_signal_lets_running_work_finish() -> None:
     gate, numbers, before = asyncio.Event(), list[int](), signal.getsignal(signal.SIGTERM)
 
     async def charge(attempt: Attempt) -> None:
-        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # somebody listens
+        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # a client listens
         signal.raise_signal(signal.SIGTERM)
         await gate.wait()
 
@@ -62,7 +62,7 @@ async def test_a_signal_lets_running_work_finish() -> None:
         await orders.create("order/1")
         ended = await orders.run_until_signal(on_signal=told)
 
-        assert ("paid",) == (await orders.state("order/1")).configuration  # reading goes on
+        assert ("paid",) == (await orders.state("order/1")).configuration  # reading continues
         with pytest.raises(UnavailableError, check=lambda error: error.code == "runtime.draining"):
             await orders.create("order/2")
     assert (1, 0, 0, 0) == (ended.finished, ended.requeued, ended.still_running, ended.unanswered)
@@ -70,7 +70,7 @@ async def test_a_signal_lets_running_work_finish() -> None:
 
 
 async def test_close_completes_a_cancelled_drain() -> None:
-    asked, begun, let = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    asked, started, let = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def charge(attempt: Attempt) -> None:
         asked.set()
@@ -78,7 +78,7 @@ async def test_close_completes_a_cancelled_drain() -> None:
         finished.append(attempt.number)
 
     async def noted() -> None:
-        begun.set()  # the worker is stopped next
+        started.set()  # the worker is stopped next
 
     finished: list[int] = []
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[charging(charge)]) as orders:
@@ -86,7 +86,7 @@ async def test_close_completes_a_cancelled_drain() -> None:
         await asked.wait()
         orders.on_close(noted)
         draining = asyncio.ensure_future(orders.drain(20_000))
-        await begun.wait()
+        await started.wait()
         draining.cancel()
         await asyncio.gather(draining, return_exceptions=True)
         asyncio.get_running_loop().call_later(0.1, let.set)  # while it closes
@@ -219,20 +219,20 @@ async def test_work_in_a_process_of_the_pool_is_requeued_after_the_process_has_e
 def test_a_handler_that_ignores_its_cancellation_does_not_block_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.effects.lanes.STOP_MS_MAX", 10)
     monkeypatch.setattr("interlock.runtime.blocking.STOP_MS_MAX", 10)
-    begun, tasks = threading.Event(), list[Any]()
+    started, tasks = threading.Event(), list[Any]()
 
     async def stubborn(attempt: Attempt) -> None:
         tasks.append(asyncio.current_task())
-        begun.set()
+        started.set()
         while True:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(3_600)
 
     with interlock.open("memory:", charts=[charging(stubborn)]).blocking() as orders:
         orders.create("order/1")
-        begun.wait(PATIENCE_SECONDS)
+        started.wait(PATIENCE_SECONDS)
         drained = orders.drain(10)
-    tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test is to hear of it
+    tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test may get it
     tasks[0].get_coro().close()
 
     assert (0, 0, 1) == (drained.finished, drained.requeued, drained.still_running)

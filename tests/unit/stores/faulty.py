@@ -17,7 +17,7 @@ class Faulty:
         self.faults: dict[str, Callable[[], None]] = {}
 
     def held(self, statement: str) -> tuple[threading.Event, threading.Event]:
-        """Stop at a statement: the first event says that it was reached, the second lets it go on."""
+        """Stop at a statement: the first event says that it was reached, the second lets it continue."""
         started, go = threading.Event(), threading.Event()
 
         def hold() -> None:

@@ -32,7 +32,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("body", OTHERS)
 def test_other_bytes_are_no_cursor(body: bytes) -> None:
-    """Whatever else stands in it is the caller's mistake."""
+    """Any other content is the caller's mistake."""
     with pytest.raises(UsageError) as raised:
         decode_cursor(urlsafe_b64encode(body).decode())
 
@@ -41,6 +41,6 @@ def test_other_bytes_are_no_cursor(body: bytes) -> None:
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_cursor_or_a_mistake(text: str) -> None:
-    """Nothing else is ever raised."""
+    """No other error is raised."""
     with suppress(UsageError):
         decode_cursor(text)

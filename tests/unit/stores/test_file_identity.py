@@ -1,4 +1,4 @@
-"""Files of a store that are moved, replaced or deleted while it is open: nothing more is acknowledged."""
+"""Files of a store that are moved, replaced or deleted while it is open: no further call is acknowledged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _copied(path: Path) -> None:
 async def test_sqlite_acknowledges_nothing_when_a_file_is_not_there(
     tmp_path: Path, suffix: str, change: Callable[[Path], None]
 ) -> None:
-    """The step is refused with a code of its own; after that the store is poisoned, and a known key is no answer."""
+    """The step is refused with a separate code; after that the store is poisoned, and a known key is no answer."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
     sample = SampleEntity("parcel/1")

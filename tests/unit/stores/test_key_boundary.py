@@ -15,7 +15,7 @@ FAR = NOW * 2
 
 
 class Ticks:
-    """The monotonic clock, moved by hand."""
+    """The monotonic clock, moved by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = 5_000.0
@@ -47,7 +47,7 @@ def test_a_boundary_keeps_to_the_window_while_time_passes(ticks: Ticks) -> None:
 
 
 def test_a_clock_that_jumps_moves_nothing(ticks: Ticks) -> None:
-    """However far ahead it says the window begins; a second later it is a second and a quarter."""
+    """However far ahead it says the window starts; a second later it is a second and a quarter."""
     kept = KeyBoundary(BEGIN)
     at_once = kept.advance(FAR)
     ticks.ms += 1_000
@@ -57,7 +57,7 @@ def test_a_clock_that_jumps_moves_nothing(ticks: Ticks) -> None:
 
 
 def test_after_a_jump_the_boundary_waits_until_the_window_is_there(ticks: Ticks) -> None:
-    """What was moved too far lets go of nothing more, and what the window says counts."""
+    """What was moved too far expires no more keys, and the window counts."""
     kept = KeyBoundary(BEGIN)
     ticks.ms += HOUR
     too_far = kept.advance(FAR)
@@ -98,7 +98,7 @@ def test_a_writer_without_a_quiet_moment_saves_up_little(ticks: Ticks) -> None:
 
 
 def test_a_boundary_that_is_behind_catches_up_by_a_quarter(ticks: Ticks) -> None:
-    """After a day in which nobody had the store open: in four."""
+    """After a day in which no process had the store open: in four."""
     day = 24 * HOUR
     kept, reached = KeyBoundary(BEGIN - day), list[int]()
     for hours in range(1, 5 * 24):

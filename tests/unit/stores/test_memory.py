@@ -1,4 +1,4 @@
-"""The memory store beyond the suite: what it is opened by, and what it keeps beside journals."""
+"""The memory store beyond the suite: how it is opened, and what it keeps in addition to journals."""
 
 from __future__ import annotations
 

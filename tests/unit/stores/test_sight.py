@@ -55,7 +55,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def seen(store: Any) -> dict[str, Any]:
-    """Gives all that a store tells of lamps, once it has written what it sums."""
+    """Returns all statistics of lamps, once the store has written its sums."""
 
     async def written() -> tuple[MinuteRates, ...] | None:
         minutes = await store.minute_rates("lamp", since_ms=0)
@@ -68,7 +68,7 @@ async def seen(store: Any) -> dict[str, Any]:
 
 
 async def play(runtime: Runtime, clock: VirtualClock) -> None:
-    """Two lamps: one is on for two minutes, the other for ever."""
+    """Two lamps: one is on for two minutes, the other without end."""
     for name in ("a", "b"):
         await runtime.create(f"lamp/{name}")
         clock.time_ms += 5_000
@@ -98,7 +98,7 @@ async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> 
         for state, buckets in told["dwell"].items()
     }
     assert {("off", 1), ("on", 1), ("on.dim", 1)} == told["counts"]
-    assert {"off": [2, 2], "on": [4], "on.dim": [4], "on.bright": [0]} == stays
+    assert {"off": [3, 3], "on": [6], "on.dim": [6], "on.bright": [0]} == stays
     assert 6 == sum(each.steps for each in told["minutes"])
     assert [each.minute_ms for each in told["minutes"]] == sorted(each.minute_ms for each in told["minutes"])
 
@@ -128,7 +128,7 @@ async def test_a_stay_ends_when_its_entity_is_cancelled_and_not_later(tmp_path: 
     found = {each.state: each.stays for each in await store.dwell_times("parcel", since_ms=0)}
     await store.close()
 
-    assert {"packed": 2, "moving": 1, "moving.road": 1} == {state: stays.index(1) for state, stays in found.items()}
+    assert {"packed": 3, "moving": 2, "moving.road": 2} == {state: stays.index(1) for state, stays in found.items()}
     assert {1} == {sum(stays) for stays in found.values()}
 
 
@@ -249,15 +249,26 @@ def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stays", "p95"),
+    ("stays", "part", "expected"),
     [
-        ([0] * BUCKETS, None),
-        ([1] + [0] * 11, DWELL_BOUNDS_MS[0]),
-        ([95, 5] + [0] * 10, DWELL_BOUNDS_MS[0]),
-        ([94, 6] + [0] * 10, DWELL_BOUNDS_MS[1]),
-        ([0] * 11 + [3], None),
+        ([0] * BUCKETS, 0.95, None),
+        ([0, 10] + [0] * 13, 1.0, 400),
+        ([95, 5] + [0] * 13, 0.95, 100),
+        ([0, 100] + [0] * 13, 0.5, 200),
+        ([50, 100] + [0] * 13, 2 / 3, 200),
+        ([0] * 13 + [1, 0], 1.0, DWELL_BOUNDS_MS[-1]),
+        ([1] + [0] * 13 + [3], 0.95, None),
+        ([100] + [0] * 13 + [1], 0.5, 50),
     ],
 )
-def test_a_quantile_is_the_bound_that_it_did_not_pass(stays: list[int], p95: int | None) -> None:
-    """None when there were no stays, or longer ones than any bound."""
-    assert p95 == DwellTimes("on", tuple(stays)).quantile_ms(0.95)
+def test_a_quantile_is_estimated_inside_its_bucket(stays: list[int], part: float, expected: int | None) -> None:
+    """On a logarithmic scale: half of a bucket from 100 to 400 ms is 200. None beyond the last bound."""
+    found = DwellTimes("on", tuple(stays)).quantile_ms(part)
+
+    assert (found is None) == (expected is None)
+    assert abs((found or 0) - (expected or 0)) <= 2
+
+
+def test_the_bounds_are_four_times_apart_and_contain_the_twelve_of_the_design() -> None:
+    assert [100 * 4**number for number in range(14)] == list(DWELL_BOUNDS_MS)
+    assert 15 == BUCKETS

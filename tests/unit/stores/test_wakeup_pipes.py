@@ -28,7 +28,7 @@ EFFECT: frozenset[Lane] = frozenset({"effect"})
 
 
 class Process:
-    """One process of a store: its signals, and what it was told."""
+    """One process of a store: its signals, and what it received."""
 
     def __init__(self, store: Path, tenant: str = "") -> None:
         self.released: list[str] = []
@@ -103,7 +103,7 @@ async def test_a_signal_reaches_the_workers_of_other_processes_only(start: Start
 
 async def test_a_worker_that_starts_later_is_found(start: StartProcess) -> None:
     sender, first, second = start(), start(), start()
-    sender.pipes.ring(EFFECT)  # nobody is there
+    sender.pipes.ring(EFFECT)  # no worker is running
     await first.listen("f" * 32)
     sender.pipes.ring(EFFECT)
     await eventually(lambda: first.heard)
@@ -246,7 +246,7 @@ async def test_signals_are_coalesced_and_none_is_lost() -> None:
     schedule = SignalSchedule(0.001, sent.append)
     for bits in (1, 2, 4, 1):
         schedule.add(bits)
-    assert [1] == sent  # the first at once
+    assert [1] == sent  # the first immediately
     await eventually(lambda: len(sent) == 2)
     assert 1 | 2 | 4 == sent[1]  # the others together
     schedule.add(8)

@@ -1,4 +1,4 @@
-"""What is kept beside work in hand, and work that cannot be read: it stops nobody."""
+"""What is kept with claimed work, and work that cannot be read: it does not block other work."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_note_stands_beside_the_work_until_the_next_one(store: Store) ->
 
 
 async def test_a_note_of_an_old_attempt_is_not_kept(store: Store) -> None:
-    """Another has the work now; nor of what is dead, or gone."""
+    """Another worker has the work now; nor of dead or removed work."""
     assert store.work is not None
     assert store.work is not None
     await _left(store, charge(0))
@@ -89,7 +89,7 @@ async def test_one_row_that_cannot_be_read_stops_no_other(tmp_path: Path, lane: 
         ]
         (dead,) = (await store.list_work(WorkQuery(dead=True))).rows
         with closing(sqlite3.connect(tmp_path / "work.db")) as connection, connection:
-            connection.execute("UPDATE work SET body = ?", (b"{",))  # while it is in hand
+            connection.execute("UPDATE work SET body = ?", (b"{",))  # while it is claimed
         renewed = await store.renew(tuple(claims), until_ms=20)
     finally:
         await store.close()

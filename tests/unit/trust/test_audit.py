@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from interlock.errors import InterlockError, UnavailableError, UsageError
-from interlock.model.audit import FLOOD, Actor, AuditRow, actor_of, actor_of_event
+from interlock.model.actor import Actor, actor_of
+from interlock.model.audit import FLOOD, AuditRow, actor_of_event
 from interlock.model.event import Event
 from interlock.model.limits import AUDIT_BURST, AUDIT_COUNTERS_MAX
 from interlock.runtime.runtime import Runtime

@@ -16,6 +16,7 @@ from interlock.model.charts.sites import event_names
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
+from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.refusal_text import EXISTS, elsewhere_text, guard_text, roles_text
 from interlock.model.snapshot import Snapshot
@@ -257,18 +258,34 @@ def entry_line(entry: Entry) -> Line:
         "  ",
         (entry.event.name, "bold"),
         f"{outcome}{reason}  {_entry_change(entry)}{who}",
+        (f"  after {len(entry.attempts)} attempts" if len(entry.attempts) > 1 else "", "yellow"),
     )
 
 
 def entry_details(entry: Entry) -> Iterator[Line]:
-    """The reason that the sender gave, the payload of the event, its key, and the effects of the step."""
+    """The reason that the sender gave, the payload, the key, for whom, the attempts before it, and the effects."""
     if entry.reason_given is not None:
         yield ("         reason   ", entry.reason_given)
     if entry.event.data is not None:
         yield ("         data     ", value_text(entry.event.data))
     yield ("         key      ", (entry.key, "dim"))
+    if entry.originator is not None:
+        yield ("         for      ", entry.originator.id)
+    for attempt in entry.attempts:
+        yield ("         ", *attempt_parts(attempt))
     for effect in entry.effects:
         yield ("         effect   ", *effect_parts(effect, time_text))
+
+
+def attempt_parts(attempt: PastAttempt) -> list[Part]:
+    """An attempt: when it started, how long it ran, its error, and when the next one was due."""
+    parts: list[Part] = [f"attempt {attempt.number}  {time_text(attempt.started_ms)} "]
+    after = f" after {age_text(attempt.duration_ms)}"
+    if attempt.code is None:
+        return [*parts, ("succeeded", "green"), after]
+    why = f": {attempt.code}{f': {attempt.message}' if attempt.message else ''}".replace("\n", "\\n")
+    due = "" if attempt.next_ms is None else f"; next {time_text(attempt.next_ms)}"
+    return [*parts, ("failed", "red"), f"{after}{why}{due}"]
 
 
 def _entry_change(entry: Entry) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from interlock.cli.output.entity import attempt_parts
 from interlock.cli.output.terminal import Line, Part
-from interlock.cli.output.values import age_text, time_text
-from interlock.effects.failed_attempts import failed_attempts
+from interlock.cli.output.values import age_text
+from interlock.model.journal.attempts import failed_attempts
 from interlock.model.journal.work import CHILD_WORK
 from interlock.observe.work_status import WorkStatus, work_status
 from interlock.operate.dead_letters import key_of
@@ -42,10 +43,15 @@ def attention_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterat
     for row, line in zip(found, work_lines(found, now_ms, None), strict=True):
         yield (("  work     ", "bold yellow"), *line)
         for each in failed_attempts(row.error):
-            text = f" after {age_text(each.duration_ms)}: {each.code}{f': {each.message}' if each.message else ''}"
-            yield (f"           attempt {each.number}  {time_text(each.started_ms)} ", ("failed", "red"), text)
+            yield ("           ", *attempt_parts(each))
     if found:
         yield ((f"  next     interlock effects ls --entity {entity}", "dim"),)
+
+
+def failed_attempt_lines(row: WorkRow) -> Iterator[Line]:
+    """The failed attempts of work, oldest first."""
+    for each in failed_attempts(row.error):
+        yield ("    ", *attempt_parts(each))
 
 
 def handler_text(row: WorkRow) -> str:

@@ -15,6 +15,7 @@ from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, field_at, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 from interlock.model.encoding.index_key import form_of_field
+from interlock.model.held import HELD_FIELD
 from interlock.model.limits import INDEXED_FIELDS_MAX
 
 
@@ -48,7 +49,8 @@ def _check_fields(report: CheckReport) -> None:
                 message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "all states share one context: rename one of them"
                 report.add("context.duplicate", message, field.location, hint)
-            if report.is_native and field.name.startswith("_") and not is_actors_field(report, field):
+            is_reserved = field.name == HELD_FIELD or (report.is_native and field.name.startswith("_"))
+            if is_reserved and not is_actors_field(report, field):
                 report.add_reserved("field", field.name, field.location)
             _check_first_value(report, field, root=state.index == 0)
             _check_field(report, field, "context.default")

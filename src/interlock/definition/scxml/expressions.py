@@ -57,9 +57,10 @@ Tokens = list[tuple[str, str]]
 
 def from_scxml(text: str, datamodel: Datamodel) -> str:
     """The text in our language, as far as it can be translated token by token."""
+    text = text.strip()  # as every other format reads it
     if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
-    text = "".join(word for _, word in _renamed(_tokens(text.strip()), datamodel))
+    text = "".join(word for _, word in _renamed(_tokens(text), datamodel))
     return _UNDEFINED.sub(_unset, text) if datamodel == "ecmascript" else text
 
 

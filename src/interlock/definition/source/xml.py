@@ -16,7 +16,7 @@ from xml.parsers import expat
 from interlock.definition.source.node import decode_source
 from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.diagnostics import Diagnostics
-from interlock.model.limits import SCXML_DEPTH_MAX
+from interlock.model.limits import SCXML_DEPTH_MAX, XML_NODES_MAX
 
 _ATTRIBUTE = re.compile(rb"""\s+([^\s=>/]+)\s*=\s*("[^"]*"|'[^']*')""")
 _TAG = re.compile(rb"<[^\s/>]+")
@@ -117,6 +117,7 @@ class _ElementBuilder:
         self.data, self.source = data, source
         self.offset, self.line, self.column = 0, 1, 1
         self.root: Element | None = None
+        self.nodes = 0
         self.open: list[Element] = []
         self.scopes: list[Scope | None] = [None]
         self.declared: dict[str, str] = {}
@@ -159,6 +160,10 @@ class _ElementBuilder:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= SCXML_DEPTH_MAX:
             raise XmlError("scxml.depth", f"elements are nested more than {SCXML_DEPTH_MAX} levels deep", self.here())
+        self.nodes += 1 + len(attributes)
+        if self.nodes > XML_NODES_MAX:
+            message = f"a definition contains more than {XML_NODES_MAX:,} elements and attributes"
+            raise XmlError("scxml.values", message, self.here(), "split the chart, or move data out of it")
         namespace, local = _split(name)
         start_index = self.parser.CurrentByteIndex
         outer = self.scopes[-1]

@@ -8,7 +8,7 @@ worker. How deep invokes are nested is known at the start, because a workflow ca
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ from interlock.engines.temporal.wire import (
 from interlock.errors import RejectedError
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import NO_CAUSES, Cause
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.snapshot import Parent
@@ -76,11 +78,21 @@ class WorkflowDelivery:
         return bool(entity)
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Receipt:
-        """Send an event of the runtime to this entity, or to another one."""
+        """Send an event of the runtime to this entity, or to another one, whose workflow does not get the cause."""
         if entity == self._own.entity:
-            return await self._local.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+            return await self._local.deliver(
+                entity, event, key=key, finishes=finishes, fence=fence, cause=cause, attempts=attempts
+            )
         received = await self.hand_over(self._own.entity, key, entity, event)
         return Receipt(entity, "denied" if received == "denied" else "applied", 0)
 
@@ -102,9 +114,11 @@ class WorkflowDelivery:
         """Return the input as it is: charts with personal data do not run on an engine."""
         return value
 
-    def fire_timers(self, entity: str) -> Coroutine[Any, Any, TimersFired]:
+    def fire_timers(
+        self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES
+    ) -> Coroutine[Any, Any, TimersFired]:
         """Fire every timer that is due."""
-        return self._local.fire_timers(entity)
+        return self._local.fire_timers(entity, causes=causes)
 
     # Children
 

@@ -46,6 +46,7 @@ from interlock.engines.temporal.wire import (
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
+from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.journal.work import CHILD_WORK, LANES, WorkId
 from interlock.model.limits import (
@@ -63,6 +64,7 @@ from interlock.runtime.charts.rollouts import Rollouts
 from interlock.runtime.charts.upgrades import Upgrades
 from interlock.runtime.direct_calls import drive
 from interlock.runtime.entities.entities import Entities, ProcessState
+from interlock.runtime.entities.holds import KnownHolds
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.send_request import SendRequest
 from interlock.runtime.entities.sender import EntitySender
@@ -127,6 +129,7 @@ class WorkflowEntity:
             MessageSetting(None, self.clock),
             rollouts,
             host.audit,
+            KnownHolds(None, self.clock),
             tries_max=1,
         )
         self.mover = EntityMover(self.entities)
@@ -162,7 +165,7 @@ class WorkflowEntity:
         parent = self.delivery.parent_of(data)
         step = kernel.start(data["context"], entity=start.entity, time_ms=event.time_ms, parent=parent)
         append = self.entities.appends.build(kernel, None, step, event, start.key, start.trace, reason=start.reason)
-        result = _now(self.entities.append(append, step))
+        result = _now(self.entities.append(append, step, kernel))
         assert isinstance(result, Appended)
 
     async def _kernel(self, kind: str, revision: str) -> Kernel:
@@ -204,10 +207,12 @@ class WorkflowEntity:
             return receipt
         return replace(receipt, outcome="applied", snapshot=self.store.snapshot)
 
-    async def receive(self, sender: str, key: str, target: str, event: Event) -> Received:
-        """Deliver an event to this entity, or to the workflow of another one."""
+    async def receive(
+        self, sender: str, key: str, target: str, event: Event, *, cause: Cause | None = None
+    ) -> Received:
+        """Deliver an event to this entity, or to the workflow of another one, which does not get the cause."""
         if target == self.entity:
-            return await self.relay.receive(sender, key, target, event)
+            return await self.relay.receive(sender, key, target, event, cause=cause)
         return await self.delivery.hand_over(sender, f"_sent/{key}", target, event)
 
     # What a delivery needs of its driver

@@ -19,7 +19,7 @@ from interlock.ports.definitions import Definition, Edition, StoredDefinition
 from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.charts.revisions import KnownRevisions
 from interlock.runtime.charts.upgrades import UpgradeRules
-from interlock.runtime.entities.append_builder import ListedStates
+from interlock.runtime.listed_states import ListedStates
 from interlock.stores.definition_table import DefinitionTable
 from interlock.trust.audit import AuditRecorder
 

@@ -15,8 +15,8 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Conflict, Loaded, Store
 from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.charts.revisions import Revisions
-from interlock.runtime.entities.append_builder import ListedStates
 from interlock.runtime.history.replay import replay
+from interlock.runtime.listed_states import ListedStates
 
 
 async def write(mirror: Store, engine: Store, call: MirrorCall) -> None:

@@ -17,6 +17,7 @@ from interlock.model.approvals import ACTORS_FIELD
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.document.document import Access, DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
+from interlock.model.held import HELD_FIELD
 from interlock.model.personal_token import KEY_FIELD
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
@@ -316,11 +317,12 @@ class Chart:
         return self.saga_fields | {ACTORS_FIELD} if records_actors else self.saga_fields
 
     def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
-        """Return a context as its author declared it: without sagas, approvals, and the id of the data key."""
+        """Return a context as its author declared it: without sagas, approvals, and what the driver keeps there."""
         hidden = self.hidden_fields
-        if not hidden and KEY_FIELD not in context:
+        if not hidden and KEY_FIELD not in context and HELD_FIELD not in context:
             return context
-        return {name: value for name, value in context.items() if name not in hidden and name != KEY_FIELD}
+        hidden |= {KEY_FIELD, HELD_FIELD}
+        return {name: value for name, value in context.items() if name not in hidden}
 
     @property
     def revision_text(self) -> str:

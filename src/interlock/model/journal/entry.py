@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from interlock.errors import DeniedError, RejectedError
+from interlock.model.actor import Actor
 from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
 from interlock.model.snapshot import Shown, Snapshot
 from interlock.model.step import FailedGuard, Fault, Outcome
 
@@ -23,13 +25,19 @@ ERASE = "_erase"
 """The event that erases the personal data of an entity: it names the time, and the entity forgets its data key."""
 
 
-class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before": "from", "after": "to"}):
+class Entry(
+    Struct, frozen=True, gc=False, omit_defaults=True, rename={"before": "from", "after": "to", "originator": "for"}
+):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
     Everything that a step causes is in its one entry, which is appended in one atomic write. `reason` explains the
     outcome; `reason_given` is what the sender wrote about the event. `digest` is the hash of the snapshot after it, as
     it is stored; None in an entry of an earlier release. `shown` is what readers see of it who may not see hidden
     states; `unseen` counts the entries of which they see nothing, up to this one.
+
+    `trace` is the W3C traceparent of this step, or of its sender if no spans are made. `originator` is for whom it
+    happened, if its event has no principal: a result, a timer or the creation of a child. `attempts` are those of the
+    effect whose result it is, if one failed.
     """
 
     version: int
@@ -46,6 +54,8 @@ class Entry(Struct, frozen=True, gc=False, omit_defaults=True, rename={"before":
     reason_given: str | None = None
     unseen: int = 0
     shown: Shown = "whole"
+    originator: Actor | None = None
+    attempts: tuple[PastAttempt, ...] = ()
 
 
 UPDATED = "updated"

@@ -10,7 +10,6 @@ Rule 4: every bus has the same wire format, the structured JSON of CloudEvents. 
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from interlock.errors import RejectedError
+from interlock.model.actor import originator_of
 from interlock.model.encoding.codec import UNDECODABLE, encode
+from interlock.model.journal.cause import is_traceparent
 from interlock.model.journal.entry import Entry, visible_version
 from interlock.model.journal.work import EPOCH, PLACE, WorkId, key_base
 from interlock.model.keys import OWN, REQUESTS
@@ -31,7 +32,6 @@ SOURCE = "/interlock"
 """The `source` of messages, before the kind, unless the address of the bus names another."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TEXTS = ("id", "source", "type", "subject", "sequence", "kind", "event", "key", "principal", "revision")
 _REQUIRED = ("id", "source", "type")
 
@@ -39,8 +39,9 @@ _REQUIRED = ("id", "source", "type")
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message. One from another system has at least `id`, `source` and `type`.
 
-    `subject` is the entity, `event` the event it received, with its `key` and the id of its `principal`; `trace` is the
-    W3C traceparent of the sender. Binary data is bytes.
+    `subject` is the entity, `event` the event it received, with its `key` and the id of its `principal`. `originator`
+    is the id of another one for whom it happened. `trace` is the W3C traceparent of the step or of its sender. Binary
+    data is bytes.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str | None = None
     key: str | None = None
     principal: str | None = None
+    originator: str | None = None
     trace: str | None = None
     revision: str | None = None
     data: Any = None
@@ -74,6 +76,7 @@ def change_message(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]
 def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
     """Return the part of a message that is stored until it is sent: all but what its work id and the bus add."""
     who = entry.event.principal.get("id") if isinstance(entry.event.principal, dict) else None
+    whom = entry.originator or originator_of(entry.event.principal)
     found = {
         "type": type,
         "data": data,
@@ -81,6 +84,7 @@ def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
         "event": entry.event.name,
         "key": _public_key(entry),
         "principal": None if who is None else str(who),
+        "originator": None if whom is None else whom.id,
         "trace": entry.trace,
         "revision": entry.revision,
     }
@@ -118,9 +122,11 @@ def encode_message(message: Message) -> bytes:
         found["time"] = time
     if message.subject is not None:
         found["partitionkey"] = message.subject
+    if message.originator is not None:
+        found["originator"] = message.originator
     if message.trace is not None:
         # The trace of a sender need not be a traceparent. Only a valid one may have that name.
-        found["traceparent" if _TRACEPARENT.fullmatch(message.trace) else "trace"] = message.trace
+        found["traceparent" if is_traceparent(message.trace) else "trace"] = message.trace
     if isinstance(message.data, bytes):
         found["data_base64"] = b64encode(message.data).decode()
     elif message.data is not None:
@@ -148,13 +154,14 @@ def decode_message(body: bytes) -> Message:
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
-    if not isinstance(trace, str) or _TRACEPARENT.fullmatch(trace) is None:  # W3C: an invalid one is ignored
+    if not isinstance(trace, str) or not is_traceparent(trace):  # W3C: an invalid one is ignored
         # The attribute `trace` of another system may have any type.
         trace = found.pop("trace") if isinstance(found.get("trace"), str) else None
     return Message(
         **texts,
         time_ms=_time_ms(found.pop("time", None)),
         trace=trace,
+        originator=found.pop("originator") if isinstance(found.get("originator"), str) else None,
         data=_data(found),
         more=found,
     )

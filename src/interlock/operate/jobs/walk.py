@@ -6,7 +6,8 @@ Rule 2: a dry run is the same walk with a dry run of each send.
 Rule 3: while the store is unavailable, the walk waits and retries with the same key.
 Rule 4: an entity that changed since it was listed is skipped, unless only its revision changed: a move to a newer chart
 is no reason to leave it out.
-Rule 5: a paused job saves nothing, and no progress is saved while a user pauses, resumes or cancels the job.
+Rule 5: an entity that an operator holds is skipped and counted: a job does not wait for the end of a hold.
+Rule 6: a paused job saves nothing, and no progress is saved while a user pauses, resumes or cancels the job.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.keys import bulk_key
 from interlock.operate.jobs.job import ALREADY_APPLIED, Bulk, Item, Job, JobPage, MaySee
 from interlock.operate.jobs.store import JobStore
+from interlock.ports.delivery import is_held
 from interlock.ports.store import EntityQuery
 from interlock.runtime.charts.registry import JOB_KIND
 from interlock.runtime.runtime import Runtime
@@ -143,8 +145,10 @@ class JobWalker:
                 receipt = await self._submit(job, bulk, item)
         except ConflictError:
             return "skipped", "changed since the dry run"
-        except UnavailableError:
-            raise
+        except UnavailableError as error:
+            if not is_held(error):
+                raise
+            return "skipped", "held"
         except InterlockError as error:
             return "failed", public_text(error)[0]
         if receipt.outcome == "duplicate":  # the key belongs to this job, so the job itself sent it before

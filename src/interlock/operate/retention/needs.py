@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from interlock.errors import ArchivedError, NotFoundError
+from interlock.model.held import HELD_FIELD
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import parse_work_key
 from interlock.model.snapshot import Snapshot
@@ -53,7 +54,9 @@ async def oldest_unread_ms(runtime: Runtime) -> int | None:
 
 
 async def on_hold(runtime: Runtime, snapshot: Snapshot) -> bool:
-    """Whether the entity is, or was when it ended, in a state with the tag `legal-hold`."""
+    """Whether an operator holds it, or it is, or was when it ended, in a state with the tag `legal-hold`."""
+    if HELD_FIELD in snapshot.context:
+        return True
     kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
     return any(LEGAL_HOLD in each.tags for each in kernel.active(snapshot))
 

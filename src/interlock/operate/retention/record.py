@@ -1,20 +1,21 @@
 """The record of a run: an entity of the kind `interlock-retention`. Its journal says what was removed, and by whom.
 
-Rule 1: a batch is recorded before anything of it is removed, with the hash over entity, version and head of each. What
-the store then refuses is still there; every removed entity has its tombstone, with the same head.
+Rule 1: a batch is recorded before anything of it is removed, with the version and the hash of each entity. What the
+store then refuses is still there; every removed entity has its tombstone, with the same head.
 Rule 2: a run that finds nothing writes nothing.
+Rule 3: records are never removed: they are the evidence for tombstones, which stay, too (`observe.audit_proof`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from interlock.operate.retention.rules import RetentionReport, RetentionRule
 from interlock.runtime.charts.registry import CONSOLE_ROLE, RETENTION_KIND
+from interlock.runtime.history.retention_records import BATCH, Removed, What, batch_payload
 from interlock.runtime.runtime import Runtime
 
 
@@ -29,15 +30,11 @@ class RetentionRecord:
         self._is_created = False
         self.entity = f"{RETENTION_KIND}/{runtime.clock.now_ms():013}-{runtime.clock.token()[:8]}"
 
-    async def add(self, what: str, removed: Iterable[tuple[str, int, str]], report: RetentionReport) -> None:
-        """Record what is about to be removed: entity, version and head of each."""
-        found = tuple(removed)
+    async def add(self, what: What, removed: Iterable[Removed], report: RetentionReport) -> None:
+        """Record what is about to be removed."""
         if not self._is_created:
             await self._create()
-        batch = {"what": what, "entities": len(found), "first": found[0][0], "last": found[-1][0]}
-        await self._send(
-            "retention.batch", {"batch": {**batch, "digest": heads_digest(found)}, "counts": report.counts()}
-        )
+        await self._send(BATCH, {**batch_payload(what, removed), "counts": report.counts()})
 
     async def finish(self, report: RetentionReport) -> None:
         """Record the result."""
@@ -56,11 +53,3 @@ class RetentionRecord:
     async def _send(self, event: str, payload: dict[str, Any]) -> None:
         receipt = await self._runtime.send(self.entity, event, payload, principal=self._principal)
         receipt.expect()
-
-
-def heads_digest(removed: Iterable[tuple[str, int, str]]) -> str:
-    """Return the hash over entity, version and head of each of these, in this order."""
-    found = blake2b(digest_size=16)
-    for entity, version, head in removed:
-        found.update(f"{entity}/{version}/{head}\n".encode())
-    return found.hexdigest()

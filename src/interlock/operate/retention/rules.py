@@ -29,12 +29,15 @@ class RetentionRule(Struct, frozen=True, kw_only=True):
     entries_min: int = COMPACT_ENTRIES_MIN
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a negative age, and for entries that are younger than keys are remembered."""
+        """Raise UsageError for a negative age, entries younger than remembered keys, and the records of retention."""
         if (self.ended_ms or 0) < 0 or self.entries_min < 1:
             raise UsageError(f"the retention of `{self.kind}` is negative", code="retention.age", hint="such as 90d")
         if self.entries_ms is not None and self.entries_ms < KEY_WINDOW_MS:
             message = f"entries of `{self.kind}` must be kept as long as keys are remembered"
             raise UsageError(message, code="retention.entries", hint="30d at least")
+        if self.kind == RETENTION_KIND:
+            message = "the records of retention are the evidence for what was removed, and are never removed"
+            raise UsageError(message, code="retention.records", hint="name another kind")
 
 
 class RetentionResult(Struct, frozen=True, omit_defaults=True):
@@ -75,9 +78,9 @@ class RetentionReport(Struct):
 
 
 def rules_of_charts(runtime: Runtime) -> tuple[RetentionRule, ...]:
-    """Return the retention of the charts of a runtime, of the newest revision of each kind, and of retention's own."""
+    """Return the retention of the charts of a runtime, of the newest revision of each kind."""
     found = []
-    for kind in (*runtime.charts.kinds(), RETENTION_KIND):
+    for kind in runtime.charts.kinds():
         policy = runtime.charts.for_new_entity(kind).chart.retention
         if policy is not None:
             rule = RetentionRule(

@@ -47,6 +47,7 @@ from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.ports.trust.retention import JournalBase, Removal, Retention, Tombstone
 from interlock.runtime.history.archive import copy_journal, month
 from interlock.runtime.history.replay import replay
+from interlock.runtime.history.retention_records import Removed
 from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 
@@ -236,8 +237,10 @@ class RetentionRun:
                 RetentionResult(each.tombstone.entity, "would_prune", each.tombstone.version) for each in candidates
             ]
         if candidates:
-            heads = ((each.tombstone.entity, each.tombstone.version, each.tombstone.head) for each in candidates)
-            await self.record.add("prune", heads, self.report)
+            removed = (
+                Removed(each.tombstone.entity, each.tombstone.version, each.tombstone.head) for each in candidates
+            )
+            await self.record.add("prune", removed, self.report)
             results += await asyncio.gather(*(self._prune_one(each) for each in candidates))
         return results
 
@@ -335,8 +338,8 @@ class RetentionRun:
         if self._dry_run:
             return results + [RetentionResult(each.base.entity, "would_compact", each.base.version) for each in found]
         if found:
-            heads = ((each.base.entity, each.base.version, each.base.digest) for each in found)
-            await self.record.add("compact", heads, self.report)
+            removed = (Removed(each.base.entity, each.base.version, each.base.digest) for each in found)
+            await self.record.add("compact", removed, self.report)
             results += await asyncio.gather(*map(self._compact_one, found))
         return results
 

@@ -13,30 +13,24 @@ Rule 5: a kind with hidden states is counted twice: as it is, and as readers see
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from interlock.model.journal.work import Lane
 from interlock.ports.reading.visible_names import VISIBLE, is_for_others, state_for_others
 
 COUNT_MAX = 10_000
 """Where counting along an index stops, after some milliseconds. One more than this means "and more"."""
 
-DWELL_BOUNDS_MS = (
-    100,
-    1_000,
-    10_000,
-    60_000,
-    600_000,
-    3_600_000,
-    21_600_000,
-    86_400_000,
-    259_200_000,
-    604_800_000,
-    2_592_000_000,
-)
-"""Upper bounds of the buckets of dwell times, from a tenth of a second to thirty days; the twelfth has none."""
+DWELL_FACTOR = 4
+"""By how much neighbouring bounds differ."""
+
+DWELL_BOUNDS_MS: tuple[int, ...] = tuple(100 * DWELL_FACTOR**number for number in range(14))
+"""Upper bounds of the buckets of dwell times, from a tenth of a second to 78 days, each four times the one before. The
+last bucket has none. Stores keep the numbers of buckets, so the bounds change only with a migration (ADR 0162)."""
 
 DWELL_DAYS = 14
 """Days that dwell times are kept."""
@@ -71,13 +65,25 @@ class DwellTimes(Struct, frozen=True):
     stays: tuple[int, ...]
 
     def quantile_ms(self, part: float) -> int | None:
-        """Return the bound that this part of the stays did not exceed; None without stays, or beyond the last bound."""
+        """Return about how long this part of the stays took at most; None without stays, or beyond the last bound.
+
+        Stays are taken to be spread evenly inside a bucket, on a logarithmic scale.
+        """
         wanted, seen = part * sum(self.stays), 0
         for bound, count in zip(DWELL_BOUNDS_MS, self.stays, strict=False):
+            if count and seen + count >= wanted:
+                return round(bound * math.pow(DWELL_FACTOR, (wanted - seen) / count - 1))
             seen += count
-            if seen >= wanted > 0:
-                return bound
         return None
+
+
+class ProcessStays(Struct, frozen=True):
+    """The stays in a state that ended by steps of this process, by bucket, and their length together."""
+
+    kind: str
+    state: str
+    stays: tuple[int, ...]
+    total_ms: int
 
 
 class MinuteRates(Struct, frozen=True):
@@ -152,11 +158,23 @@ class Statistics(Protocol):
     async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return the dwell times of stays that ended since a day, by state."""
 
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that ended by steps of this process since the store was opened; they only grow.
+
+        A step may be missing for as long as its statistics wait to be written. Steps in transactions of callers may be
+        missing.
+        """
+
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counts of each minute since a time, in order; minutes without any are left out."""
 
     async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane waits for its time, for a worker or for the end of a lease, dead letters and
+        what is queued behind other messages left out; `COUNT_MAX` + 1 means more.
+        """
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind, sorted by type and name."""

@@ -94,6 +94,9 @@ class Retention(Protocol):
     async def tombstone(self, entity: str) -> Tombstone | None:
         """Return the tombstone of a pruned entity; None if it was not pruned."""
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones of entities after an id (None: from the first), in an order of the store."""
+
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts; None if it was not compacted."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.errors import RejectedError
+from interlock.errors import RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.charts.chart import Chart
 from interlock.model.charts.sendable_events import UNKNOWN_EVENT, knows_event
@@ -49,10 +49,10 @@ class WrongVersion(Struct, frozen=True):
     version: int
 
 
-class TooLarge(Struct, frozen=True):
-    """The entry of the step, or its snapshot, is too large to store."""
+class Stopped(Struct, frozen=True):
+    """The error that the sender gets instead: the entry is too large to store, or the entity is held."""
 
-    error: RejectedError
+    error: RejectedError | UnavailableError
 
 
 class Decided(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Decided(Struct, frozen=True):
 
 EventPolicy = ChartPolicy | Decided
 Decision = Step | Denied | WrongVersion
-Refusal = Decision | TooLarge
+Refusal = Decision | Stopped
 """A decision by which nothing is written."""
 
 

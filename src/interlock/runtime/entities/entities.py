@@ -22,14 +22,15 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, PrunedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, visible_version
+from interlock.model.journal.entry import Entry, Receipt, visible_version
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import CONFLICT_RETRIES_MAX, SNAPSHOTS_CACHED_MAX
 from interlock.model.personal_token import KEY_FIELD
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Step
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, stopwatch_ns
 from interlock.ports.delivery import CHART_MISSING_CODES
+from interlock.ports.meter import Meter
 from interlock.ports.store import (
     Append,
     Appended,
@@ -41,18 +42,22 @@ from interlock.ports.store import (
     Pruned,
     Store,
 )
+from interlock.ports.tracer import Tracer
 from interlock.ports.trust.authorizer import Authorizer
 from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.charts.revisions import Revisions
 from interlock.runtime.charts.rollouts import Rollouts
 from interlock.runtime.charts.upgrades import UpgradePolicy, UpgradeRules, Upgrades
 from interlock.runtime.entities.announcements import Announcements, OnWork
-from interlock.runtime.entities.append_builder import AppendBuilder, ListedStates
+from interlock.runtime.entities.append_builder import AppendBuilder
+from interlock.runtime.entities.holds import KnownHolds
 from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority, WaitingCallers
+from interlock.runtime.entities.transition_log import Line, TransitionLog
 from interlock.runtime.entities.watched_clock import WatchedClock
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import replay
+from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.message_setting import MessageSetting
 from interlock.runtime.vault import PersonalVault, missing_keyring, undeclared_error
 from interlock.trust.audit import AuditRecorder, JoinedAudit
@@ -64,18 +69,27 @@ class ProcessState:
     """What a runtime knows about its store on every connection."""
 
     def __init__(
-        self, charts: ChartRegistry, clock: Clock, *, keeps_work: bool, authorizer: Authorizer | None = None
+        self,
+        charts: ChartRegistry,
+        clock: Clock,
+        *,
+        keeps_work: bool,
+        authorizer: Authorizer | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.charts = charts
         self.clock = clock
         self.keeps_work = keeps_work
         self.authorizer = authorizer
+        self.tracer = tracer
         self.listed = ListedStates()
         self.epoch: int | None = None
         self.waiting = WaitingCallers(clock.now_ms)
         self.is_closed = False
         self.stopped: UnavailableError | None = None
         self.vault: PersonalVault | None = None
+        self.meter: Meter | None = None
+        self.transitions: TransitionLog | None = None
 
 
 class SnapshotCache(OrderedDict[str, tuple[Snapshot, int]]):
@@ -101,6 +115,7 @@ class Entities:
         messages: MessageSetting,
         rollouts: Rollouts,
         audit: AuditRecorder | JoinedAudit,
+        holds: KnownHolds,
         *,
         tries_max: int,
     ) -> None:
@@ -113,12 +128,15 @@ class Entities:
         self.messages = messages
         self.rollouts = rollouts
         self.audit = audit
+        self.holds = holds
         self.tries_max = tries_max
         self.snapshots = SnapshotCache()
         self.mailboxes: Mailboxes = {}
         self.announcements = Announcements()
         self.time = WatchedClock(process.clock)
         self.appends = AppendBuilder(messages, process.listed, keeps_work=process.keeps_work)
+        self.held_lines: list[Line] | None = None
+        """In a transaction of the caller, the lines of the transition log: they are written after the COMMIT."""
 
     @classmethod
     def open(
@@ -131,6 +149,7 @@ class Entities:
         messages: bool,
         upgrade: UpgradePolicy,
         authorizer: Authorizer | None = None,
+        tracer: Tracer | None = None,
     ) -> Entities:
         """Return the entities on the own connection of a runtime. `messages`: it has a bus."""
         revisions = Revisions(charts, store, clock)
@@ -139,12 +158,13 @@ class Entities:
         rules = UpgradeRules(charts if store.engine is None else ChartRegistry(()), upgrade)
         return cls(
             store,
-            ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer),
+            ProcessState(charts, clock, keeps_work=store.work is not None, authorizer=authorizer, tracer=tracer),
             revisions,
             Upgrades(charts, revisions, rules, rollouts),
             MessageSetting(store.facts, clock, has_bus=messages),
             rollouts,
             audit,
+            KnownHolds(store.facts, clock),
             tries_max=CONFLICT_RETRIES_MAX + 1,
         )
 
@@ -157,18 +177,21 @@ class Entities:
         What it would read of the store apart from the entity is read by `prepare` before.
         """
         revisions = self.revisions.on_transaction(store)
-        rollouts = self.rollouts.fixed()
+        rollouts, holds = self.rollouts.fixed(), self.holds.fixed()
         upgrades = self.upgrades.on_transaction(revisions, rollouts)
         assert isinstance(self.audit, AuditRecorder)  # a transaction is joined from the own connection
         audit = JoinedAudit(self.audit, loop)
-        joined = Entities(store, self.process, revisions, upgrades, self.messages.fixed(), rollouts, audit, tries_max=1)
+        messages = self.messages.fixed()
+        joined = Entities(store, self.process, revisions, upgrades, messages, rollouts, audit, holds, tries_max=1)
         joined.announcements.on_work(on_work)
+        joined.held_lines = []
         return joined
 
     def is_prepared(self, kind: str, *, saves: bool) -> bool:
         """Whether `prepare` has nothing to do."""
         is_registered = not saves or self.revisions.is_registered(kind)
-        is_read = self.process.epoch is not None and not self.messages.is_stale and not self.rollouts.is_stale
+        is_stale = self.messages.is_stale or self.rollouts.is_stale or self.holds.is_stale
+        is_read = self.process.epoch is not None and not is_stale
         return is_registered and is_read and self.revisions.is_policy_known(kind)
 
     async def prepare(self, kind: str, *, saves: bool) -> None:
@@ -182,6 +205,8 @@ class Entities:
             await self.messages.refresh()
         if self.rollouts.is_stale:
             await self.rollouts.refresh()
+        if self.holds.is_stale:
+            await self.holds.refresh()
         if saves:
             await self.revisions.register_kind(kind)
         if not self.revisions.is_policy_known(kind):
@@ -236,13 +261,21 @@ class Entities:
             raise process.stopped
         return EntityTurn(self.mailboxes, process.waiting, entity, priority, principal)
 
-    async def append(self, append: Append, step: Step) -> AppendResult:
+    async def append(self, append: Append, step: Step, kernel: Kernel) -> AppendResult:
         """Write a step. When it is durable, cache its snapshot, wake the entity's watchers and notify the worker.
 
         Raises UnavailableError when the store is at an earlier version than the step was computed on.
         """
-        result = await self.store.append(append)
+        meter = self.process.meter
+        if meter is None:
+            result = await self.store.append(append)
+        else:
+            started_ns = stopwatch_ns()
+            result = await self.store.append(append)
+            meter.appended(stopwatch_ns() - started_ns)
         if isinstance(result, Appended):
+            if self.process.transitions is not None:
+                self._log_transition(self.process.transitions, append, kernel)
             self.snapshots.keep(append.snapshot, append.entry.event.time_ms)
             self.announcements.appended(append)
             if step.faults:
@@ -252,6 +285,23 @@ class Entities:
         elif isinstance(result, Conflict) and result.version < append.expected:
             raise await self.gone(append.entity, result.version, append.expected)
         return result
+
+    def count(self, event: str, receipt: Receipt) -> None:
+        """Report to the meter, if there is one, what became of an event."""
+        meter = self.process.meter
+        if meter is not None:
+            meter.received(receipt.entity.partition("/")[0], event, receipt.outcome, receipt.reason)
+
+    def _log_transition(self, log: TransitionLog, append: Append, kernel: Kernel) -> None:
+        cached = self.snapshots.get(append.entity)
+        previous_ms = cached[1] if cached is not None and cached[0].version == append.expected else None
+        line = log.line(kernel, append, previous_ms)
+        if line is None:
+            return
+        if self.held_lines is None:
+            log.write(line)
+        else:
+            self.held_lines.append(line)
 
     async def epoch(self) -> int:
         """Return the restore epoch of the store, read once: workers are stopped before it is raised."""

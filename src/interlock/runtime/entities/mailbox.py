@@ -128,6 +128,11 @@ class WaitingCallers:
             return
         raise UnavailableError(message, code="mailbox.full", hint=_LATER, retry_after_ms=mailbox.retry_after_ms)
 
+    @property
+    def total(self) -> int:
+        """How many callers wait."""
+        return self._total
+
     def add(self, principal: str | None) -> None:
         """Count a caller that starts to wait."""
         self._total += 1

@@ -148,7 +148,7 @@ class EntityMover:
             )
         except RejectedError as error:
             return MoveResult("stays", snapshot, (error.message,))
-        if not isinstance(await entities.append(append, step), Appended):
+        if not isinstance(await entities.append(append, step, carrier.kernel), Appended):
             return LOST
         return MoveResult("moved", step.snapshot, (), carried.dropped, carried.overdue)
 

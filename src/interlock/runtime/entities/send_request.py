@@ -8,8 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import Cause
 from interlock.model.journal.work import WorkId
 from interlock.model.step import Fault
+from interlock.ports.tracer import Span
 from interlock.runtime.entities.mailbox import Priority
 
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
@@ -24,7 +27,8 @@ class SendRequest(Struct, frozen=True, gc=False):
     when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
     wrote about the event. `reader`: the sender gets what this reader may see, and `expected` is a version that they
     see. `former_key` is the key under which an earlier release may have recorded the same request.
-    `has_tokens`: another entity sent it, with personal values of that entity.
+    `has_tokens`: another entity sent it, with personal values of that entity. `cause` is that of the work which led to
+    the event, `attempts` are those of the effect whose result it is. `spans` are those in which it is performed.
     """
 
     event: Event
@@ -40,3 +44,6 @@ class SendRequest(Struct, frozen=True, gc=False):
     former_key: str | None = None
     reader: Mapping[str, Any] | None = None
     has_tokens: bool = False
+    cause: Cause | None = None
+    attempts: tuple[PastAttempt, ...] = ()
+    spans: tuple[Span, ...] = ()

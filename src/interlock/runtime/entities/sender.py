@@ -27,6 +27,8 @@ from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import Cause
 from interlock.model.journal.entry import CREATE, ERASE, Receipt
 from interlock.model.journal.work import WorkId
 from interlock.model.keys import dedupe_key
@@ -42,7 +44,7 @@ from interlock.runtime.entities.decision import (
     Decided,
     EventPolicy,
     Refusal,
-    TooLarge,
+    Stopped,
     WrongVersion,
     build_receipt,
     decide,
@@ -51,6 +53,7 @@ from interlock.runtime.entities.decision import (
 )
 from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.holds import ACTS, held_kind
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.entities.permissions import Permissions
@@ -61,7 +64,7 @@ from interlock.trust.audit import REFUSED, Attempt
 from interlock.trust.authorization import ChartPolicy
 
 
-class _Stamped(Struct, frozen=True, gc=False):
+class Stamped(Struct, frozen=True, gc=False):
     """An event with its time, the key that identifies it, and its former key if it has one."""
 
     event: Event
@@ -82,6 +85,7 @@ class EntitySender:
         self._revisions = entities.revisions
         self._upgrades = entities.upgrades
         self._permissions = Permissions(entities)
+        self._append = entities.append
 
     async def create(
         self,
@@ -95,17 +99,23 @@ class EntitySender:
         reason: str | None = None,
         parent: Parent | None = None,
         owner: Any = None,
+        cause: Cause | None = None,
     ) -> Receipt:
         """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke. `owner` is the parent's data key.
+        `cause` is that of the invoke.
 
         Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
         and the outcome is `duplicate`.
         """
         entities = self._entities
+        if trace is None and cause is not None:
+            trace = cause.trace
         if entities.messages.is_stale:
             await entities.messages.refresh()
         if entities.rollouts.is_stale:
             await entities.rollouts.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -119,18 +129,22 @@ class EntitySender:
             now_ms, epoch = entities.time.now_ms(), await entities.epoch()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
+            if entities.holds.of_kind(kernel.chart.kind) is not None:
+                if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                raise held_kind(kernel.chart.kind)
             try:
                 if kernel.personal is not None or parent is not None:
                     context = data["context"] = await self._sealed_context(kernel, context, owner)
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
-                append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason)
+                append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason, cause=cause)
             except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
                 if kernel.personal is not None and owner is None:
                     self._give_back(context)
                 raise
-            result = await entities.append(append, step)
+            result = await self._append(append, step, kernel)
             if isinstance(result, Appended):
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
@@ -182,6 +196,8 @@ class EntitySender:
         entities = self._entities
         if entities.messages.is_stale:
             await entities.messages.refresh()
+        if entities.holds.is_stale:
+            await entities.holds.refresh()
         turn = entities.turn(entity, request.priority, request.event.principal)
         if self._is_authorized_by_policy(request):
             known = self._revisions.policies.get(entity.partition("/")[0])
@@ -193,14 +209,21 @@ class EntitySender:
             ):
                 unseen = await self._permissions.refuse_unseen(entity, request)
                 if unseen is not None:
+                    if entities.process.meter is not None:
+                        entities.count(request.event.name, unseen)
                     return unseen
         async with turn:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
                 receipt = await self._try_send(entity, request)
+                meter = entities.process.meter
                 if receipt is not LOST:
+                    if meter is not None:
+                        entities.count(request.event.name, receipt)
                     return receipt
+                if meter is not None:
+                    meter.lost(entity.partition("/")[0])
                 entities.snapshots.pop(entity, None)
                 if entities.tries_max == 1:
                     raise joined_conflict(entity)
@@ -208,11 +231,22 @@ class EntitySender:
         raise too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Receipt:
         """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
-        request = SendRequest(event, key, finishes=finishes, fence=fence, priority=priority)
+        trace = None if cause is None else cause.trace
+        request = SendRequest(
+            event, key, trace=trace, finishes=finishes, fence=fence, priority=priority, cause=cause, attempts=attempts
+        )
         if event.origin is not None and contains_token(event.data):
             request = replace(request, has_tokens=True)
         try:
@@ -254,6 +288,9 @@ class EntitySender:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
                     return before
+        error = entities.holds.error_for(truth, request)
+        if error is not None and not is_denied_by_role(decision):
+            raise error
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
         return build_receipt(kernel.chart, snapshot, event, decision)
@@ -276,7 +313,10 @@ class EntitySender:
         policy: EventPolicy | None = self._policy(kernel, request)
         if entities.process.authorizer is not None:
             policy = await self._decided(kernel, snapshot, stamped.event, request)
-        decision = decide(kernel, snapshot, stamped.event, request, policy)
+        decision: Refusal = decide(kernel, snapshot, stamped.event, request, policy)
+        error = entities.holds.error_for(snapshot, request)
+        if error is not None and not is_denied_by_role(decision):
+            decision = Stopped(error)
         if kernel.personal is not None and isinstance(decision, Step) and stamped.event.name != ERASE:
             decision = entities.checked(kernel, snapshot, decision)
         if stamped.former_key is not None and not is_denied_by_role(decision):
@@ -297,13 +337,13 @@ class EntitySender:
     async def _move_before(self, snapshot: Snapshot, last_ms: int, request: SendRequest) -> Snapshot | Lost | None:
         """Move an entity before its next step if it is due; None if the step comes without a move.
 
-        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
-        version than the entity has.
+        A request that would be refused or repeated causes no move: without the role, with a known key, with another
+        version than the entity has, or while it is held.
         """
         carrier = await self._mover.due_carrier(snapshot)
         if carrier is None:
             return None
-        if request.refusal is not None:
+        if request.refusal is not None or self._entities.holds.error_for(snapshot, request) is not None:
             return None
         kernel = await self._revisions.for_reading(snapshot.kind, snapshot.revision)
         seen = snapshot if request.reader is None else shown_to(kernel.chart, snapshot, request.reader)
@@ -324,7 +364,7 @@ class EntitySender:
                 return None
         return await self._mover.try_upgrade(snapshot, last_ms, carrier)
 
-    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
+    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> Stamped:
         """Set the time of the event, which never goes back, and find its key.
 
         A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
@@ -343,12 +383,12 @@ class EntitySender:
             if declared is not None and declared.dedupe is not None:
                 value = kernel.evaluate(declared.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
-                    return _Stamped(event, *dedupe_key(event.name, value))
-        return _Stamped(event, request.key, request.former_key)
+                    return Stamped(event, *dedupe_key(event.name, value))
+        return Stamped(event, request.key, request.former_key)
 
     def _is_authorized_by_policy(self, request: SendRequest) -> bool:
-        """Whether roles and permits decide: not about results of work, nor about an erasure by an operator."""
-        return self._authorizes and request.finishes is None and request.event.name != ERASE
+        """Whether roles and permits decide: not about results of work, nor about acts of operators."""
+        return self._authorizes and request.finishes is None and request.event.name not in ACTS
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> ChartPolicy | None:
         """Return the policy of the chart; None where it is not asked, and when every sender is allowed."""
@@ -368,16 +408,16 @@ class EntitySender:
         return Decided(await refusal_of(policy, event, shown), await refusal_of(policy, event, snapshot))
 
     async def _commit(
-        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
+        self, kernel: Kernel, snapshot: Snapshot, stamped: Stamped, step: Step, request: SendRequest
     ) -> Receipt | Lost:
         entities, event, key = self._entities, stamped.event, stamped.key
         try:
             append = entities.appends.build(
-                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
+                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason, cause=request.cause
             )
         except RejectedError as error:
-            return await self._refuse(kernel, snapshot, stamped, TooLarge(error))
-        result = await entities.append(append, step)
+            return await self._refuse(kernel, snapshot, stamped, Stopped(error))
+        result = await self._append(append, step, kernel)
         if isinstance(result, Appended):
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
@@ -395,10 +435,11 @@ class EntitySender:
         assert isinstance(result, Conflict)
         return LOST
 
-    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: Refusal) -> Receipt | Lost:
+    async def _refuse(self, kernel: Kernel, snapshot: Snapshot, stamped: Stamped, decision: Refusal) -> Receipt | Lost:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
-        Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
+        Raises ConflictError for a wrong version, RejectedError for an entry that is too large, and UnavailableError
+        while the entity is held.
         """
         entities, entity, event = self._entities, snapshot.entity, stamped.event
         # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
@@ -411,7 +452,7 @@ class EntitySender:
             return LOST
         if isinstance(decision, WrongVersion):
             raise _wrong_version(entity, decision)
-        if isinstance(decision, TooLarge):
+        if isinstance(decision, Stopped):
             raise decision.error
         return build_receipt(kernel.chart, snapshot, event, decision)
 

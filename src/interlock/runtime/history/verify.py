@@ -33,6 +33,7 @@ from interlock.model.encoding.codec import encode
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
+from interlock.model.limits import JOURNAL_PLACES_MAX
 from interlock.model.snapshot import Sight, Snapshot
 from interlock.model.step import Step
 from interlock.ports.delivery import CHART_MISSING_CODES
@@ -56,6 +57,8 @@ UNVERIFIED = CHART_MISSING_CODES | {UNKNOWN, UNREAD}
 """Codes of problems that are not damage: a chart or function is missing, or the entity is unknown or unreadable."""
 
 _SHOWN_MAX = 80
+_UNREAD_MAX = 3
+"""Records in sequence that cannot be read, after which a journal is read no further: each costs ten reads."""
 _UNKNOWN = Loaded(2**63, 0, None)
 """Replaces an entity that cannot be loaded: its journal is read to its end."""
 
@@ -129,6 +132,35 @@ async def verify_entity(store: Store, revisions: Revisions | None, entity: str) 
         for difference in await store.verification.differences(entity):
             verifier.fail("store.beside", f"`{entity}`: {difference}")
     return verifier.result()
+
+
+async def damage_after(store: Store, entity: str, version: int) -> list[tuple[int, int]]:
+    """Return the damaged places of a journal after a damaged version: the first version of each, and how many.
+
+    A place counts once a record after it can be read. Where the store reads a journal from its start only, there are
+    none.
+    """
+    found: list[tuple[int, int]] = []
+    first = count = 0
+    after = version
+    while count <= _UNREAD_MAX and len(found) < JOURNAL_PLACES_MAX:
+        is_damaged = False
+        try:
+            records = await store.read(entity, after=after, limit=PAGE_MAX)
+        except CorruptionError:
+            records, is_damaged = await read_before_damage(store, entity, after=after), True
+        except InterlockError:
+            break
+        if count and (records or not is_damaged):
+            found.append((first, count))
+            count = 0
+        if not records and not is_damaged:
+            break
+        after = records[-1].version if records else after
+        if is_damaged:
+            after += 1
+            first, count = (first if count else after), count + 1
+    return found
 
 
 async def _unreadable(store: Store, entity: str, error: UnavailableError) -> Verification:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from interlock.errors import InterlockError
 from interlock.model.journal.work import WorkDelta
@@ -20,6 +22,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Joins
 from interlock.ports.transactions import TransactionEnd
 from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.transition_log import Line
 
 LOOK_MS_MIN, LOOK_MS_MAX = 2, 50
 """The waits between two looks at open transactions: one query for all of them."""
@@ -41,6 +44,7 @@ class JoinedWrite:
     mark: object
     work: tuple[WorkDelta, ...]
     is_reported: bool
+    lines: tuple[Line, ...] = ()
     started: float = 0.0
     is_over: bool = False
     is_warned: bool = False
@@ -56,7 +60,7 @@ class CommitWatch:
         self._open: set[JoinedWrite] = set()
         self._task: asyncio.Task[None] | None = None
         self._new = asyncio.Event()
-        self._registering: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     def add(self, write: JoinedWrite) -> None:
         """Wait for the end of a transaction."""
@@ -75,14 +79,28 @@ class CommitWatch:
         if not self._entities.is_closed:
             self._joins.committed(write.mark)
             self._entities.announce(write.entity, write.work)
+            if write.lines:
+                self._run(self._log(write.entity, write.lines))
             self._register(write.entity.partition("/")[0])
 
     def _register(self, kind: str) -> None:
         """Remember that the definitions of a kind are saved, so that the next call need not look."""
         if not self._entities.revisions.is_registered(kind):
-            task = asyncio.get_running_loop().create_task(self._try_register(kind))
-            self._registering.add(task)
-            task.add_done_callback(self._registering.discard)
+            self._run(self._try_register(kind))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _log(self, entity: str, lines: tuple[Line, ...]) -> None:
+        """Log transitions whose entries are in the journal: a transaction that was rolled back may look committed."""
+        log = self._entities.process.transitions
+        for line in lines:
+            with contextlib.suppress(InterlockError):  # it cannot be read now
+                records = await self._entities.store.read(entity, after=line.version - 1, limit=1)
+                if log is not None and records and records[0].entry.key == line.key:
+                    log.write(line)
 
     async def _try_register(self, kind: str) -> None:
         with contextlib.suppress(InterlockError):  # the next call looks again
@@ -91,7 +109,7 @@ class CommitWatch:
     async def stop(self) -> None:
         """Look no more. What is open is committed or not without this runtime."""
         self._open.clear()
-        for task in (*self._registering, *(() if self._task is None else (self._task,))):
+        for task in (*self._running, *(() if self._task is None else (self._task,))):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task

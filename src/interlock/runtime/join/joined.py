@@ -84,9 +84,11 @@ class JoinCalls:
         """Make a call on the transaction of a connection."""
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
-        receipt = await call(self._requests_on(store, lambda _, delta: created.append(delta)))
+        requests = self._requests_on(store, lambda _, delta: created.append(delta))
+        receipt = await call(requests)
         if store.mark is not None:
-            write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False)
+            lines = tuple(requests.entities.held_lines or ())
+            write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False, lines=lines)
             write.is_reported = adapter.on_commit(lambda: self._in_loop(self._watch.committed, write))
             self._in_loop(self._watch.add, write)
         return replace(receipt, joined=True)

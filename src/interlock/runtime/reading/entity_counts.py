@@ -7,8 +7,9 @@ counters is read page by page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 
-from interlock.errors import UnavailableError
+from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.charts.chart import Chart
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
@@ -68,6 +69,29 @@ def _counted_states(chart: Chart | None, row: EntityRow) -> set[str]:
         while chart is not None and state is not None and state.index > 0:
             found.add(state.id)
             state = chart.states[state.parent]
+    return found
+
+
+async def oldest_ages(
+    store: Store, revisions: Revisions, kind: str, counts: Mapping[str, int], *, now_ms: int
+) -> dict[str, int]:
+    """Return for how long the oldest entity of each state has been in it; without empty states and ended entities."""
+    try:
+        states = (await revisions.newest(kind)).chart.states
+    except (NotFoundError, UnavailableError) as error:
+        if error.code not in CHART_MISSING_CODES:
+            raise
+        states = ()
+    ended = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
+    limit = PAGE_MAX if store.statistics is None else 1  # a store without lists has cancelled entities in them
+    found: dict[str, int] = {}
+    for state in (name for name, entities in counts.items() if entities and name not in ended):
+        async with aclosing(pages(store.find, EntityQuery(kind=kind, state=state, limit=limit))) as listed:
+            async for page in listed:
+                row = next((each for each in page.rows if each.ended is None), None)
+                if row is not None:
+                    found[state] = max(0, now_ms - row.entered_ms)
+                    break
     return found
 
 

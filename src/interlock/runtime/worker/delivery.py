@@ -3,7 +3,8 @@
 Rule 1: every delivery has a key of the runtime, made from the work it finishes: repeated, it counts once.
 Rule 2: timers fire in the order in which they are due, one step each, on the snapshot of that moment.
 Rule 3: a timer that downtime shifts is shifted by a separate entry before it fires, so that replay sees the same.
-Where the store records no downtime, every timer keeps its deadline.
+Where the store records no downtime, every timer keeps its deadline, unless a hold of its kind shifted it. In a held
+entity no timer fires.
 Rule 4: a timer that counts from a time in the future was set under a wrong clock. It is shifted likewise, to count from
 now. Only an entity whose time is ahead of the clock can have one.
 """
@@ -11,21 +12,26 @@ now. Only an entity whose time is ahead of the clock can have one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Coroutine
+from collections.abc import Container, Coroutine, Mapping
 from typing import Any, Protocol
 
-from interlock.effects.timers import shift_for_downtime
+from interlock.effects.timers import shift_for_times
 from interlock.errors import CompactedError, NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
+from interlock.model.actor import whom_of
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
-from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.held import HELD_FIELD
+from interlock.model.journal.attempts import PastAttempt
+from interlock.model.journal.cause import NO_CAUSES, Cause, cause_of
+from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.personal_token import KEY_FIELD, contains_token
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import Child, TimersFired
+from interlock.ports.leases import Downtime
 from interlock.ports.work import Claim
 from interlock.runtime.charts.registry import check_child_depth, child_context, child_entity
 from interlock.runtime.charts.revisions import Revisions
@@ -88,10 +94,20 @@ class EntityDelivery:
         return self._entities.has_chart(entity)
 
     def deliver(
-        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+        self,
+        entity: str,
+        event: Event,
+        *,
+        key: str,
+        finishes: WorkId | None = None,
+        fence: int | None = None,
+        cause: Cause | None = None,
+        attempts: tuple[PastAttempt, ...] = (),
     ) -> Coroutine[Any, Any, Receipt]:
         """Send an entity an event of the runtime itself."""
-        return self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
+        return self._sender.deliver(
+            entity, event, key=key, finishes=finishes, fence=fence, cause=cause, attempts=attempts
+        )
 
     # Personal data
 
@@ -106,7 +122,7 @@ class EntityDelivery:
 
     # Timers
 
-    async def fire_timers(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str, *, causes: Mapping[WorkId, Cause] = NO_CAUSES) -> TimersFired:
         """Fire every timer that is due."""
         fired: set[WorkId] = set()
         waiting: dict[WorkId, int] = {}
@@ -120,18 +136,23 @@ class EntityDelivery:
             if last_ms > self._clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebase_timer(snapshot, refused):
                 continue
             waiting = {WorkId("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
+            if HELD_FIELD in snapshot.context:
+                break
             timer = _next_due(snapshot, self._clock.now_ms(), refused)
             if timer is None:
                 break
             work_id = WorkId("timer", timer.version, timer.ordinal)
             moved = await self._moved_event(entity, timer)
+            cause = causes.get(work_id)
+            if cause is None and causes:  # it is due together with one that has a cause
+                cause = await self._cause_of(entity, timer)
             try:
                 if moved is not None:
                     key = f"_moved{work_id.result_key}/{moved.data['since_ms']}"
-                    receipt = await self.deliver(entity, moved, key=key)
+                    receipt = await self.deliver(entity, moved, key=key, cause=cause)
                 else:
                     event = timer_fired(timer, time_ms=timer.due_ms)
-                    receipt = await self.deliver(entity, event, key=work_id.result_key, finishes=work_id)
+                    receipt = await self.deliver(entity, event, key=work_id.result_key, finishes=work_id, cause=cause)
             except RejectedError as error:  # the step would be too large: the other timers still fire
                 refused[work_id] = error
                 continue
@@ -139,7 +160,18 @@ class EntityDelivery:
                 break
             if moved is None:
                 fired.add(work_id)
+                meter = self._entities.process.meter
+                if meter is not None:
+                    meter.fired(snapshot.kind, max(0, self._clock.now_ms() - timer.due_ms))
         return TimersFired(frozenset(fired), waiting, refused)
+
+    async def _cause_of(self, entity: str, timer: Timer) -> Cause | None:
+        """Return the cause of a timer whose work was not claimed: it is that of the entry which set it."""
+        try:
+            (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
+        except NotFoundError:  # it is archived
+            return None
+        return Cause(entry.trace, entry.event.time_ms, entry.originator or whom_of(entry.event.principal))
 
     async def _rebase_timer(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
         """Shift the first timer that counts from the future, to count from now; whether there was one."""
@@ -170,11 +202,17 @@ class EntityDelivery:
         return entry.event.time_ms
 
     async def _moved_event(self, entity: str, timer: Timer) -> Event | None:
-        """Return the event by which downtime shifts a timer that is due; None when the timer fires."""
-        if timer.restore == "deadline" or self._downtime is None:
+        """Return the event by which downtime and holds of the kind shift a timer that is due; None when it fires."""
+        keeps_deadline = timer.restore == "deadline"
+        past = self._entities.holds.past(entity.partition("/")[0])
+        times = [Downtime(each.started_ms, each.ended_ms) for each in past if each.shifts or not keeps_deadline]
+        has_downtime = self._downtime is not None and not keeps_deadline
+        if not times and not has_downtime:
             return None
         since_ms = await self._since_ms(entity, timer)
-        shift = shift_for_downtime(await self._downtime.downtimes(since_ms=since_ms), timer, since_ms)
+        if has_downtime and self._downtime is not None:
+            times += await self._downtime.downtimes(since_ms=since_ms)
+        shift = shift_for_times(times, timer, since_ms)
         return None if shift is None else timer_moved(timer, due_ms=shift.due_ms, since_ms=shift.since_ms)
 
     # Sagas
@@ -209,7 +247,9 @@ class EntityDelivery:
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
         context, owner = child_context(kernel, payload.get("input")), above.context.get(KEY_FIELD)
-        await self._sender.create(entity, kernel, context, parent=invoke, owner=owner)
+        cause = cause_of(payload)
+        created = await self._sender.create(entity, kernel, context, parent=invoke, owner=owner, cause=cause)
+        self._entities.count(CREATE, created)
         child = await self._child(entity, invoke)
         if child is None:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")

@@ -92,6 +92,7 @@ class ProcessPool:
                 "function": address_of(function),
                 "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
                 "timeout_ms": attempt.timeout_ms,
+                "trace": attempt.trace,
                 "details": attempt.details,
                 "heartbeats": [heartbeats.address, number],
                 "connection": [attempts.address, number],
@@ -289,7 +290,9 @@ def _perform(task: dict[str, Any]) -> dict[str, Any]:
     try:
         with heartbeat_sender(*task["heartbeats"]) as send:
             timeout_ms, details = task["timeout_ms"], task["details"]
-            attempt = Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, send)
+            attempt = Attempt(
+                entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, send, task["trace"]
+            )
             value = call_plain(function, attempt)
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its result
         failure = failure_from(as_exception(error))

@@ -29,6 +29,7 @@ from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
 from interlock.ports.wakeups import Listening
 from interlock.runtime.erasure import ErasureWork
+from interlock.runtime.holds.held_work import HeldWork
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.clock_repair import ClockRepair
 from interlock.runtime.worker.delivery import EntityDelivery
@@ -48,6 +49,7 @@ class _LoopSpec(NamedTuple):
     names: tuple[str, ...] | None = None
     running_max: int = RUNNING_MAX
     pauses: HandlerPauses | None = None
+    holds: HeldWork | None = None
 
 
 class Worker:
@@ -96,13 +98,18 @@ class Worker:
             defaults=defaults,
             work=work,
             pauses=pauses,
+            meter=lambda: runtime.entities.process.meter,
+            tracer=runtime.entities.process.tracer,
         )
+        holds = HeldWork(runtime.entities)
         children = Children(delivery, clock, work=work)
         specs = {
-            "handlers": _LoopSpec("effect", self._handlers.perform, gate, names=self._handlers.names, pauses=pauses),
-            "children": _LoopSpec("effect", children.perform, gate, names=(CHILD_WORK,)),
-            "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate),
-            "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate),
+            "handlers": _LoopSpec(
+                "effect", self._handlers.perform, gate, names=self._handlers.names, pauses=pauses, holds=holds
+            ),
+            "children": _LoopSpec("effect", children.perform, gate, names=(CHILD_WORK,), holds=holds),
+            "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate, holds=holds),
+            "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate, holds=holds),
         }
         if runtime.vault is not None:
             erasures = ErasureWork(runtime.vault)
@@ -125,6 +132,7 @@ class Worker:
                 names=spec.names,
                 gate=spec.gate,
                 pauses=spec.pauses,
+                holds=spec.holds,
             )
             for name, spec in specs.items()
         }

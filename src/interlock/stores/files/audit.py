@@ -311,13 +311,17 @@ class FileAudit:
             if line == seal_line(last, head) and not is_sealed:
                 is_sealed = True
                 continue
+            if is_sealed or (not is_last and line.startswith(b'{"seal":')):
+                is_sealed = True
+                yield AuditRecord(last, 0, None, line, ""), offset  # after the seal, or a seal that does not fit
+                continue
             if is_last and (not line.endswith(b"\n") or b"\0" in line):
                 return  # being written, or torn: not acknowledged
-            record = read_line(line, expected=last + 1) if not is_sealed else AuditRecord(last + 1, 0, None, line, "")
+            record = read_line(line, expected=last + 1)
             last, head = record.sequence, record.head
             yield record, offset
         if not is_last and not is_sealed:
-            yield AuditRecord(last + 1, 0, None, b"", ""), offset  # the seal was removed
+            yield AuditRecord(last, 0, None, b"", ""), offset  # the seal was removed
 
     # Files
 

@@ -216,6 +216,10 @@ class FileStore:
         """The last version of an entity and the hash of that record."""
         return await self._in_thread(lambda: self._store.tip(entity))
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an entity."""
+        return await self._in_thread(lambda: self._store.tombstones.listed(after, max(1, limit)))
+
     async def tombstone(self, entity: str) -> Tombstone | None:
         """The tombstone of a pruned entity."""
         return await self._in_thread(lambda: self._store.tombstone(entity))

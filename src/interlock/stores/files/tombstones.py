@@ -12,6 +12,7 @@ Rule 2: `#` is in no name of an entity: directories that are being removed are n
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import msgspec
 
@@ -87,6 +88,40 @@ class Tombstones:
         """Return the tombstone of a removed entity; None for any other."""
         found = self.stored(address)
         return None if found is None or self._root.has_entry(address) else found
+
+    def listed(self, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an entity, by their files. One that cannot be decoded has version 0."""
+        start = None if after is None else self._root.address(after)
+        found: list[Tombstone] = []
+        for address in self._written():
+            if start is not None and (address.shard, address.name) <= (start.shard, start.name):
+                continue
+            try:
+                tombstone = self.find(address)
+            except CorruptionError:
+                tombstone = Tombstone(address.entity, 0, "", 0)
+            if tombstone is not None:
+                found.append(tombstone)
+            if len(found) >= limit:
+                break
+        return tuple(found)
+
+    def _written(self) -> Iterator[EntityDirectory]:
+        """The entities that a tombstone was written for, in the order of shards and names."""
+        fs, root = self._fs, self._root
+        try:
+            with open_shard(fs, root.directory, PRUNED) as directory:
+                for shard in root.shards_in(directory):
+                    with open_shard(fs, directory, shard) as files:
+                        names = sorted(fs.names(files))
+                    for name in names:
+                        entity = entity_of_name(name, tenant=self._io.settings.tenant)
+                        if entity is not None and root.shard(name) == shard:
+                            yield root.address(entity)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise unavailable(PRUNED, "list", error) from error
 
     def removed(self, limit: int) -> tuple[str, ...]:
         """Return entities whose files are not removed yet."""

@@ -13,7 +13,7 @@ from interlock.stores.postgres import roles
 from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import needing_driver
 from interlock.stores.registry import Schema
-from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, newest_schema
+from interlock.stores.sql.schema import SELECT_AUDITED, SELECT_SCHEMA, SELECT_TENANTS, SchemaState, newest_schema
 
 if TYPE_CHECKING:
     from interlock.stores.postgres.connection import Connection
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 
 async def describe(url: str) -> Schema:
     """Return the schema of the tables, 0 when there are none. Raises as opening the store would."""
+    return Schema("postgres", (await _schema_state(url)).current, newest_schema("postgres"))
+
+
+async def _schema_state(url: str) -> SchemaState:
     async with _connection(url) as connection:
         from interlock.stores.postgres.connection import SELECT_PLACE
+        from interlock.stores.postgres.joined_migration import SELECT_OLDEST_READER_IF_ANY
 
         _, has_versions = await connection.fetchrow(SELECT_PLACE, parse_address(url).schema)
-        current = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0
-    return Schema("postgres", current, newest_schema("postgres"))
+        if not has_versions:
+            return SchemaState(0)
+        return SchemaState(
+            await connection.fetchval(SELECT_SCHEMA), await connection.fetchval(SELECT_OLDEST_READER_IF_ANY)
+        )
 
 
 async def upgrade_script(url: str) -> str:
@@ -34,8 +42,7 @@ async def upgrade_script(url: str) -> str:
     from interlock.stores.postgres.joined_migration import upgrade_script as script_from
 
     address = parse_address(url)
-    found = await describe(url)
-    return script_from(found.current, address.schema, place=f"schema `{address.schema}` of {address.place}")
+    return script_from(await _schema_state(url), address.schema, place=f"schema `{address.schema}` of {address.place}")
 
 
 def grant_script(url: str, role: str) -> str:
@@ -58,6 +65,13 @@ async def list_tenants(url: str, limit: int) -> tuple[str, ...]:
     """Return the tenants that have entities, sorted, up to a limit. Raises as opening the store would."""
     async with _connection(url) as connection:
         rows = await connection.fetch(f"{SELECT_TENANTS} LIMIT {limit}")
+    return tuple(row[0] for row in rows)
+
+
+async def list_audited(url: str, limit: int) -> tuple[str, ...]:
+    """Return the tenants that have rows of the audit, sorted, up to a limit. Raises as opening the store would."""
+    async with _connection(url) as connection:
+        rows = await connection.fetch(f"{SELECT_AUDITED} LIMIT {limit}")
     return tuple(row[0] for row in rows)
 
 

@@ -102,18 +102,18 @@ def _only(row: Any) -> Any:
     return row[0] if isinstance(row, tuple) else next(iter(row.values()))
 
 
-def upgrade_statements(current: int, schema: str, *, place: str) -> list[str]:
+def upgrade_statements(state: SchemaState, schema: str, *, place: str) -> list[str]:
     """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
-    pending = pending_migrations("postgres", SchemaState(current), place=place)
+    pending = pending_migrations("postgres", state, place=place)
     found = [f'CREATE SCHEMA IF NOT EXISTS "{schema}";', KEEP_PATH, f'SET LOCAL search_path TO "{schema}";', f"{LOCK};"]
     for each in pending:
         found += [f"-- {each.number:04} {each.name}", each.text.strip("\n"), f"{record_migration('postgres', each)};"]
     return [*found, RESTORE_PATH] if pending else []
 
 
-def upgrade_script(current: int, schema: str, *, place: str) -> str:
+def upgrade_script(state: SchemaState, schema: str, *, place: str) -> str:
     """Return a script that upgrades a schema; empty when there is nothing to do."""
-    statements = upgrade_statements(current, schema, place=place)
+    statements = upgrade_statements(state, schema, place=place)
     return "\n".join(("BEGIN;", *statements, "COMMIT;", "")) if statements else ""
 
 

@@ -182,6 +182,9 @@ STATEMENTS = Statements(
             refusals = m.refusals + excluded.refusals""",
     delete_dwell="DELETE FROM state_dwell WHERE tenant = $1 AND kind = $2 AND day_ms < $3",
     delete_minutes="DELETE FROM kind_minute WHERE tenant = $1 AND kind = $2 AND minute_ms < $3",
+    count_work="""
+        SELECT count(*) FROM (
+          SELECT FROM work WHERE tenant = $1 AND lane = $2 AND next_ms IS NOT NULL LIMIT $3) AS found""",
     last_seen="""
         SELECT what, name, min(day_ms), sum(count)::bigint, max(last_ms) FROM seen
         WHERE tenant = $1 AND kind = $2 GROUP BY what, name ORDER BY what, name""",
@@ -367,6 +370,9 @@ STATEMENTS = Statements(
     tombstone="""
         SELECT version, head, pruned_ms, archive, pending FROM entity_tombstone
         WHERE tenant = $1 AND kind = $2 AND id = $3""",
+    tombstones="""
+        SELECT kind, id, version, head, pruned_ms, archive FROM entity_tombstone
+        WHERE tenant = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4""",
     add_tombstone="""
         INSERT INTO entity_tombstone (tenant, kind, id, version, head, pruned_ms, archive, pending)
         VALUES ($1, $2, $3, $4, $5, $6, $7, true)""",

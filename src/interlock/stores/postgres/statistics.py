@@ -20,6 +20,7 @@ from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.sql.commit_plan import CommitPlan
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.statistics_buffer import StatisticsBuffer
+from interlock.stores.stay_tally import StayTally
 
 WRITE_SECONDS = 1.0
 """How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
@@ -28,8 +29,9 @@ WRITE_SECONDS = 1.0
 class StatisticsWriter:
     """The buffer of one event loop, and the timer that writes it."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, stays: StayTally) -> None:
         self._pool = pool
+        self._stays = stays
         self._buffer = StatisticsBuffer()
         self._timer: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
@@ -66,6 +68,7 @@ class StatisticsWriter:
     def _start_write(self) -> None:
         self._timer = None
         buffer, self._buffer = self._buffer, StatisticsBuffer()
+        self._stays.add(buffer)
         task = self._pool.loop.create_task(self._write(buffer))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)

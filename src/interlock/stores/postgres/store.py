@@ -68,6 +68,7 @@ from interlock.stores.sql.commit_plan import JournalTip, split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.join_errors import other_database_error
 from interlock.stores.sql.store import SqlStore
+from interlock.stores.stay_tally import StayTally
 
 CHANGE_TRIES = 3
 """How often a change is tried when the server undid it for the sake of other transactions."""
@@ -90,9 +91,9 @@ T = TypeVar("T")
 class LoopConnections:
     """The part of a store that belongs to one event loop: connections, queues of steps and of the audit, statistics."""
 
-    def __init__(self, address: PostgresAddress) -> None:
+    def __init__(self, address: PostgresAddress, stays: StayTally) -> None:
         self.pool = ConnectionPool(address)
-        self.statistics = StatisticsWriter(self.pool)
+        self.statistics = StatisticsWriter(self.pool, stays)
         self.writer = Writer(self.pool, self.statistics)
         self.audit = AuditWriter(self.pool)
 
@@ -203,6 +204,7 @@ class PostgresDatabase:
         self.address = address
         self.tenant = address.tenant
         self.work = PostgresWork(address.tenant)
+        self.stays = StayTally()
         self.loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
         self._lock = Lock()
         self._is_closed = False
@@ -223,7 +225,7 @@ class PostgresDatabase:
                 raise UnavailableError("the store is closed", code="store.closed")
             for each in [each for each in self.loops if each.is_closed()]:
                 self.loops.pop(each).pool.abandon()
-            found = self.loops[loop] = LoopConnections(self.address)
+            found = self.loops[loop] = LoopConnections(self.address, self.stays)
         return found
 
     async def append(self, append: Append) -> SqlAppendResult:

@@ -19,6 +19,7 @@ from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.leases import Downtime
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Pruned, StaleAttempt
 from interlock.ports.work import Claim, Settlement
+from interlock.stores.stay_tally import StayTally
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class Statements:
     add_minutes: str
     delete_dwell: str
     delete_minutes: str
+    count_work: str
     last_seen: str
     seen_names: str
     add_seen: str
@@ -137,6 +139,7 @@ class Statements:
 
     tip: str
     tombstone: str
+    tombstones: str
     add_tombstone: str
     finish_tombstone: str
     unfinished_tombstones: str
@@ -224,6 +227,7 @@ class SqlDatabase(Protocol):
 
     tenant: str
     statements: Statements
+    stays: StayTally
 
     @property
     def work(self) -> WorkQuestions:

@@ -15,6 +15,7 @@ import msgspec
 from interlock.errors import CorruptionError
 from interlock.model.encoding.codec import decode_snapshot, encode
 from interlock.model.encoding.index_key import index_key
+from interlock.ports.store import PAGE_MAX
 from interlock.ports.trust.retention import JournalBase, Removal, Tombstone
 from interlock.stores.listing import decode_active, decode_texts
 from interlock.stores.sql.commit_plan import split_entity
@@ -149,6 +150,13 @@ def find_tombstone(sql: Statements, tenant: str, entity: str) -> Questions[Tombs
     """Return the tombstone of an entity."""
     rows = yield Ask(sql.tombstone, (tenant, *split_entity(entity)))
     return Tombstone(entity, *rows[0][:4]) if rows else None
+
+
+def list_tombstones(sql: Statements, tenant: str, after: str | None, limit: int) -> Questions[tuple[Tombstone, ...]]:
+    """Return the tombstones after an entity, by kind and id."""
+    place = ("", "") if after is None else split_entity(after)
+    rows = yield Ask(sql.tombstones, (tenant, *place, max(1, min(limit, PAGE_MAX))))
+    return tuple(Tombstone(f"{kind}/{own}", *rest) for kind, own, *rest in rows)
 
 
 def find_base(sql: Statements, tenant: str, entity: str) -> Questions[JournalBase | None]:

@@ -28,6 +28,9 @@ SELECT_TENANTS = """
       SELECT (SELECT min(tenant) FROM entity WHERE tenant > found.tenant) FROM found WHERE found.tenant IS NOT NULL)
     SELECT tenant FROM found WHERE tenant IS NOT NULL"""
 
+SELECT_AUDITED = SELECT_TENANTS.replace("FROM entity", "FROM audit")
+"""The tenants that have rows of the audit."""
+
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _OLDEST_READER = re.compile(r"^-- oldest reader: (\d+)$", re.MULTILINE)
 

@@ -9,6 +9,7 @@ when several processes write new names in the same second.
 
 from __future__ import annotations
 
+from interlock.model.journal.work import Lane
 from interlock.model.limits import SEEN_DAYS, SEEN_NAMES_MAX
 from interlock.ports.reading.statistics import (
     COUNT_MAX,
@@ -47,6 +48,12 @@ def minute_rates(sql: Statements, tenant: str, kind: str, since_ms: int) -> Ques
 def count_overdue(sql: Statements, tenant: str, kind: str, state: str, before_ms: int) -> Questions[int]:
     """Return how many entities entered a state before a time; `COUNT_MAX` + 1 means that there are more."""
     ((found,),) = yield Ask(sql.count_overdue, (tenant, kind, state, before_ms, COUNT_MAX + 1))
+    return int(found)
+
+
+def count_work(sql: Statements, tenant: str, lane: Lane) -> Questions[int]:
+    """Return how much work of a lane is in line; `COUNT_MAX` + 1 means that there is more."""
+    ((found,),) = yield Ask(sql.count_work, (tenant, lane, COUNT_MAX + 1))
     return int(found)
 
 

@@ -25,6 +25,7 @@ from interlock.ports.reading.statistics import (
     DwellTimes,
     LastSeen,
     MinuteRates,
+    ProcessStays,
     StateCount,
     Statistics,
     VisibleCounts,
@@ -206,6 +207,11 @@ class SqlStore:
         check_text(entity)
         return await self.database.read(lambda: retention_rules.find_tombstone(self._sql, self._tenant, entity))
 
+    async def tombstones(self, *, after: str | None, limit: int) -> tuple[Tombstone, ...]:
+        """Return the tombstones after an entity, by kind and id."""
+        check_text(after or "")
+        return await self.database.read(lambda: retention_rules.list_tombstones(self._sql, self._tenant, after, limit))
+
     async def journal_base(self, entity: str) -> JournalBase | None:
         """Return where a compacted journal starts."""
         check_text(entity)
@@ -320,6 +326,10 @@ class SqlStore:
     async def _dwell(self, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
         return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
 
+    async def process_stays(self) -> tuple[ProcessStays, ...]:
+        """Return the stays that ended by steps of this process since the store was opened."""
+        return self.database.stays.stays()
+
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counters of each minute since a time, in order."""
         return await self.database.read(lambda: statistics.minute_rates(self._sql, self._tenant, kind, since_ms))
@@ -329,6 +339,10 @@ class SqlStore:
         return await self.database.read(
             lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
         )
+
+    async def count_work(self, lane: Lane) -> int:
+        """Return how much work of a lane is in line; `COUNT_MAX` + 1 means that there is more."""
+        return await self.database.read(lambda: statistics.count_work(self._sql, self._tenant, lane))
 
     async def last_seen(self, kind: str) -> tuple[LastSeen, ...]:
         """Return what was seen of a kind."""

@@ -222,21 +222,21 @@ def is_autocommit(connection: sqlite3.Connection) -> bool:
     return autocommit is True or (autocommit in {None, -1} and connection.isolation_level is None)
 
 
-def upgrade_statements(current: int, prefix: str, *, place: str) -> list[str]:
+def upgrade_statements(state: SchemaState, prefix: str, *, place: str) -> list[str]:
     """Return the statements that upgrade a schema in one transaction, for a person or another tool."""
     found = []
-    for each in pending_migrations("sqlite", SchemaState(current), place=place):
+    for each in pending_migrations("sqlite", state, place=place):
         statements = (prefixed(text, prefix).strip("\n") for text in _statements(each.text))
         found += [f"-- {each.number:04} {each.name}", *statements]
         found.append(prefixed(f"{record_migration('sqlite', each)};", prefix))
-    if found and current == 0 and not prefix:
+    if found and state.current == 0 and not prefix:
         found.append(f"PRAGMA application_id = {APPLICATION_ID};")
     return found
 
 
-def upgrade_script(current: int, prefix: str, *, place: str) -> str:
+def upgrade_script(state: SchemaState, prefix: str, *, place: str) -> str:
     """Return a script that upgrades a schema; empty when there is nothing to do."""
-    statements = upgrade_statements(current, prefix, place=place)
+    statements = upgrade_statements(state, prefix, place=place)
     lines = ("PRAGMA journal_mode = WAL;", f"{BEGIN};", *statements, "COMMIT;", "")
     return "\n".join(lines) if statements else ""
 

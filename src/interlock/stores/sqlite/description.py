@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import TypeVar
 
 from interlock.stores.registry import Schema
-from interlock.stores.sql.schema import SELECT_TENANTS, newest_schema
-from interlock.stores.sqlite.connection import open_reader, schema_number, translate_error
+from interlock.stores.sql.schema import SELECT_AUDITED, SELECT_TENANTS, SchemaState, newest_schema
+from interlock.stores.sqlite.connection import open_reader, schema_number, schema_state, translate_error
 from interlock.stores.sqlite.connection import upgrade_script as script_from
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.prefix import find_prefix, use_prefix
@@ -29,10 +29,10 @@ async def describe(url: str) -> Schema:
 async def upgrade_script(url: str) -> str:
     """Return the statements that opening would run to upgrade the file; empty when there are none."""
     found = address(url)
-    current, prefix = 0, found.prefix or ""
+    state, prefix = SchemaState(0), found.prefix or ""
     if found.path.exists():
-        current, prefix = _ask(url, lambda connection: (schema_number(connection), connection.prefix))
-    return script_from(current, prefix, place=str(found.path))
+        state, prefix = _ask(url, lambda connection: (schema_state(connection), connection.prefix))
+    return script_from(state, prefix, place=str(found.path))
 
 
 def tenant_of(url: str) -> str:
@@ -43,6 +43,12 @@ def tenant_of(url: str) -> str:
 async def list_tenants(url: str, limit: int) -> tuple[str, ...]:
     """Return the tenants that have entities, sorted, up to a limit. Raises as opening the store would."""
     rows = _ask(url, lambda connection: connection.execute(f"{SELECT_TENANTS} LIMIT {limit}").fetchall())
+    return tuple(row[0] for row in rows)
+
+
+async def list_audited(url: str, limit: int) -> tuple[str, ...]:
+    """Return the tenants that have rows of the audit, sorted, up to a limit. Raises as opening the store would."""
+    rows = _ask(url, lambda connection: connection.execute(f"{SELECT_AUDITED} LIMIT {limit}").fetchall())
     return tuple(row[0] for row in rows)
 
 

@@ -210,6 +210,7 @@ class SqliteDatabase:
         self.prefix = writer.prefix
         self.queue = CommitQueue(writer, self.path, tenant)
         self._files = self.queue.writer.files
+        self.stays = self.queue.writer.stays
         self._process = os.getpid()
         self._readers = ThreadPool(READERS_MAX, f"interlock-{path.name}-read")
         self._idle: LifoQueue[Connection] = LifoQueue()

@@ -53,6 +53,7 @@ from interlock.stores.sqlite.connection import (
 from interlock.stores.sqlite.files import CALLS, Connection, DatabaseFiles
 from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.statistics_buffer import StatisticsBuffer
+from interlock.stores.stay_tally import StayTally
 from interlock.stores.threads.inline_policy import InlinePolicy
 
 WAL_BYTES_MAX = 8_388_608
@@ -122,6 +123,7 @@ class SqliteWriter:
         self._checkpoint_at = WAL_BYTES_MAX
         self._was_full = False
         self._statistics = StatisticsBuffer()
+        self.stays = StayTally()
         self._tips: Tips = {}
         self._indexed: IndexedFields | None = None
         self._has_tombstones: bool | None = None
@@ -252,7 +254,7 @@ class SqliteWriter:
                 self.poison = problem
                 return Committed([problem] * len(steps), [problem] * len(jobs), problem)
             if has_written:
-                self._statistics.clear()
+                self._clear_statistics()
             self._statistics.add(statistics)
             for append in steps:
                 self._newest_ms = max(self._newest_ms, append.entry.event.time_ms)
@@ -394,8 +396,12 @@ class SqliteWriter:
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
                 self._fail(error)
-            self._statistics.clear()
+            self._clear_statistics()
         self._checkpoint(CHECKPOINT_TRUNCATE)
+
+    def _clear_statistics(self) -> None:
+        self.stays.add(self._statistics)
+        self._statistics.clear()
 
     def _fail(self, error: sqlite3.Error) -> InterlockError:
         """Undo the transaction, and return the error as one of ours; poison the store if the connection is broken."""

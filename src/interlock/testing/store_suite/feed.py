@@ -65,11 +65,17 @@ def check_complete(found: Names, wanted: dict[str, int]) -> None:
 
 
 async def _fill(store: Store) -> dict[str, int]:
-    """Write entries of three entities of two kinds in turn; return how many each has."""
+    """Write entries of three entities of two kinds in turn, then of one alone; return how many each has.
+
+    A store may keep the entries of one entity that follow each other together, and a page may end between them.
+    """
     samples = [SampleEntity(each) for each in ("parcel/1", "parcel/2", "letter/1")]
     await append_all(store, *(each.create() for each in samples))
     for number in range(5):
         await append_all(store, *(each.step(key=f"k{number}") for each in samples[: 2 + number % 2]))
+    alone = SampleEntity("letter/2", time_ms=1_000_000)
+    await append_all(store, alone.create(), *(alone.step(key=f"k{number}") for number in range(4)))
+    samples.append(alone)
     return {each.entity: each.snapshot.version for each in samples if each.snapshot is not None}
 
 

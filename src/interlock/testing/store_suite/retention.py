@@ -41,6 +41,7 @@ async def a_pruned_entity_is_gone_and_leaves_its_tombstone(subject: StoreSubject
         expect(["parcel/2"], await _names(store, state="delivered"))
         expect(tombstone, await _retention(store).tombstone("parcel/1"))
         expect(None, await _retention(store).tombstone("parcel/2"))
+        expect((tombstone,), await _retention(store).tombstones(after=None, limit=10))
         expect((), await _retention(store).unfinished(limit=10))
         await _check_rest(store, delivered=1, packed=1)
 
@@ -306,7 +307,27 @@ async def _check_rest(store: Store, **states: int) -> None:
             expect((), await store.verification.differences(entity), f"differences of {entity}")
 
 
+async def tombstones_are_listed_in_pages(subject: StoreSubject) -> None:
+    """Each once, whatever the size of a page; an entity that was not pruned has none."""
+    names = [f"parcel/{each}" for each in range(7)]
+    async with subject.opened() as store:
+        await append_all(store, *(each for name in names for each in _ended(name)), *_living("parcel/9"))
+        for name in names[:-1]:
+            await _prune(store, name)
+        for limit in (1, 4, 6, 10):
+            found: list[str] = []
+            for _ in range(PAGES_MAX):
+                after = found[-1] if found else None
+                page = await _retention(store).tombstones(after=after, limit=limit)
+                if not page:
+                    break
+                expect(True, len(page) <= limit)
+                found += (each.entity for each in page)
+            expect(names[:-1], sorted(found))
+
+
 CASES = (
+    tombstones_are_listed_in_pages,
     a_pruned_entity_is_gone_and_leaves_its_tombstone,
     a_pruned_id_is_never_used_again,
     what_is_still_needed_is_not_pruned,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.reading.statistics import Statistics
 from interlock.ports.reading.visible_names import VISIBLE, visible_names, visible_state
 from interlock.ports.store import Append, EntityQuery, Store
@@ -99,6 +100,24 @@ async def an_entity_of_another_revision_is_cancelled_once(subject: StoreSubject)
         expect([("2.0.0", ":cancelled", 1)], await _counts(store))
 
 
+async def work_in_line_is_counted_by_lane(subject: StoreSubject) -> None:
+    """Work that waits for its time or for a worker counts; finished work does not."""
+    one, other = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+    lanes: tuple[Lane, ...] = ("timer", "effect", "outbox", "message")
+    timer, effect = Work(WorkId("timer", 1, 0), "late", {}, 50), Work(WorkId("effect", 1, 1), "charge", {}, 60)
+    async with subject.opened() as store:
+        statistics = _statistics(store)
+        expect(0, await statistics.count_work("timer"))
+        await append_all(
+            store,
+            replace(one.create(), work=WorkDelta(created=(timer, effect))),
+            replace(other.create(), work=WorkDelta(created=(timer,))),
+        )
+        expect([2, 1, 0, 0], [await statistics.count_work(lane) for lane in lanes])
+        await append_all(store, replace(one.step("shipped", key="s"), work=WorkDelta(finished=(timer.id,))))
+        expect([1, 1, 0, 0], [await statistics.count_work(lane) for lane in lanes])
+
+
 async def others_have_lists_and_counts_of_their_own(subject: StoreSubject) -> None:
     """An entity is listed and counted for others by `Append.others`, with the times of what they saw, and as it is."""
     packed = visible_names(("packed",), ("inside",))
@@ -187,6 +206,7 @@ CASES = (
     a_cancelled_entity_is_not_counted_in_its_state,
     events_of_an_ended_entity_change_no_counts,
     failed_and_cancelled_entities_are_counted_separately,
+    work_in_line_is_counted_by_lane,
     an_entity_of_another_revision_is_cancelled_once,
     others_have_lists_and_counts_of_their_own,
 )

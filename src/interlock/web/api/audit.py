@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import UsageError
-from interlock.model.audit import CHECKPOINT, AuditRecord, AuditRow
+from interlock.model.audit import CHECKPOINT, LOGIN, LOGOUT, AuditRecord, AuditRow
 from interlock.model.journal.entry import CREATE
 from interlock.trust.audit_chain import verify_chain
 from interlock.web.http.endpoint import Endpoint, RequestContext
@@ -87,8 +87,8 @@ async def list_refusals(request: RequestContext) -> RefusalsView:
 
 
 def _may_see(request: RequestContext, row: AuditRow) -> bool:
-    """Whether the user may see a row: rows about no entity, such as checkpoints, show nothing hidden."""
-    return row.event != CHECKPOINT and (row.entity == "" or request.may_see(row.kind))
+    """Whether the user may see a row. Checkpoints and log-ins are no refusals: an export of the audit has them."""
+    return row.event not in (CHECKPOINT, LOGIN, LOGOUT) and (row.entity == "" or request.may_see(row.kind))
 
 
 def _view(request: RequestContext, record: AuditRecord, row: AuditRow) -> RefusalView:

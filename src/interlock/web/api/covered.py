@@ -27,7 +27,7 @@ from interlock.web.api.views import (
     visible_entry_view,
 )
 from interlock.web.http.console import reader_of
-from interlock.web.http.endpoint import RequestContext
+from interlock.web.http.endpoint import RequestContext, traceparent_of
 from interlock.web.http.errors import problem_body, problem_response
 
 
@@ -139,6 +139,7 @@ async def send_covered(request: RequestContext, entity: str) -> Response:
             key=body.key,
             expected=body.expected,
             principal=user.principal,
+            trace=traceparent_of(request.http),
             reason=body.reason or None,
             reader=reader,
         )
@@ -150,7 +151,12 @@ async def create_covered(request: RequestContext, entity: str) -> Response:
     body, user = request.body, request.user
     try:
         receipt = await request.console.runtime.create(
-            entity, body.context, key=body.key, principal=user.principal, reason=body.reason or None
+            entity,
+            body.context,
+            key=body.key,
+            principal=user.principal,
+            trace=traceparent_of(request.http),
+            reason=body.reason or None,
         )
     except UsageError as error:
         if error.code != "key.reused":

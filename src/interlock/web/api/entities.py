@@ -23,7 +23,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.web.api.covered import create_covered, send_covered
 from interlock.web.api.views import RowsView, mask_for
 from interlock.web.http.console import reader_of
-from interlock.web.http.endpoint import Endpoint, RequestContext
+from interlock.web.http.endpoint import Endpoint, RequestContext, traceparent_of
 from interlock.web.http.errors import problem_body, problem_response
 
 ROWS_MAX = 200
@@ -193,7 +193,12 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
     if request.console.may_write_covered(request.user, kind):
         return await create_covered(request, f"{kind}/{body.id}")
     receipt = await request.console.runtime.create(
-        f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
+        f"{kind}/{body.id}",
+        body.context,
+        key=body.key,
+        principal=request.user.principal,
+        trace=traceparent_of(request.http),
+        reason=body.reason or None,
     )
     return await _receipt_response(request, receipt, "create")
 
@@ -215,6 +220,7 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
             key=body.key,
             expected=body.expected,
             principal=request.user.principal,
+            trace=traceparent_of(request.http),
             reason=body.reason or None,
         )
     return await _receipt_response(request, receipt, body.event, dry_run=body.dry_run)

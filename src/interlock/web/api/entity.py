@@ -18,7 +18,7 @@ from interlock.model.snapshot import Invocation, Snapshot
 from interlock.model.visible import ChartMask
 from interlock.observe.acceptance import Acceptance, acceptances
 from interlock.observe.history import REPLAY_ENTRIES_MAX
-from interlock.observe.population import dwell_p95
+from interlock.observe.population import dwell_quantiles
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery
 from interlock.runtime.charts.registry import child_entity
@@ -101,7 +101,8 @@ async def get_entity(request: RequestContext) -> EntityView:
         policy = await revisions.policy(stepping)
         now_ms = console.clock.now_ms()
         accepted = acceptances(stepping, shown, request.user.principal, policy, time_ms=now_ms)
-    p95 = await dwell_p95(runtime, kind) if is_latest and request.may_see(kind) else {}
+    dwell = await dwell_quantiles(runtime, kind) if is_latest and request.may_see(kind) else {}
+    p95 = {state: each.p95_ms for state, each in dwell.items() if each.p95_ms is not None}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
         entity=entity,

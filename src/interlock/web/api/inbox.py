@@ -25,7 +25,7 @@ from interlock.runtime.request_checks import check_entity
 from interlock.trust.envelopes import EnvelopeError
 from interlock.trust.rate_limits import RequestClass
 from interlock.web.http.console import Console
-from interlock.web.http.endpoint import BASE, count_anonymous, read_body, record_stranger
+from interlock.web.http.endpoint import BASE, count_anonymous, read_body, record_stranger, traceparent_of
 from interlock.web.http.errors import HttpProblem, problem_of, problem_response, retry_headers
 
 _log = logging.getLogger("interlock.web")
@@ -91,6 +91,7 @@ class _Inbox:
             delivery.payload,
             key=envelope_key(name, message_id),
             principal=dict(user.principal),
+            trace=traceparent_of(request),
             sent_ms=sent_ms,
         )
         if receipt.outcome == "denied":

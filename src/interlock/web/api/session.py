@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.responses import Response
 
+from interlock.model.audit import LOGIN, LOGOUT
 from interlock.model.encoding.codec import encode
+from interlock.trust.audit import Attempt
 from interlock.trust.users import RIGHTS, User
 from interlock.web.auth import SESSION_MS_MAX, Session
 from interlock.web.http.endpoint import Endpoint, RequestContext
@@ -40,6 +42,12 @@ async def sign_in(request: RequestContext) -> Response:
         hint = "the link works once; restart `interlock serve` for a new one"
         raise HttpProblem(401, "Sign-in failed", "unknown key", code="login.refused", hint=hint)
     cookie, session = started
+    how = "link" if session.digest is None else "key"
+    try:
+        await _record(request, LOGIN, session.user, "token" if session.token is not None else how)
+    except BaseException:  # no session without its row
+        console.access.sign_out(cookie)
+        raise
     body = encode(_me(session.user, session, read_only=console.read_only))
     response = Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
     response.set_cookie(
@@ -58,10 +66,16 @@ async def sign_out(request: RequestContext) -> Response:
     """End the session and delete its cookie. A cookie without its CSRF token ends no session."""
     console = request.console
     if request.session is not None:
+        await _record(request, LOGOUT, request.session.user, "session")
         console.access.sign_out(request.http.cookies.get(console.cookie, ""))
     response = Response(b"{}", media_type="application/json")
     response.delete_cookie(console.cookie, path="/", secure=console.is_secure, httponly=True, samesite="strict")
     return response
+
+
+async def _record(request: RequestContext, event: str, user: User, how: str) -> None:
+    """Record that a session started or ended. Raises UnavailableError when the row cannot be written."""
+    await request.console.runtime.audit.record(Attempt("", event, user.principal), outcome="applied", reason=how)
 
 
 async def get_me(request: RequestContext) -> Me:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from interlock.model.charts.chart import Chart
 from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
@@ -43,8 +44,22 @@ class TransitionView(Struct, frozen=True):
     ordinal: int
 
 
+class AttemptView(Struct, frozen=True):
+    """One attempt of an effect: when it started, how long it ran, its error unless it succeeded, and the next try."""
+
+    number: int
+    started_ms: int
+    duration_ms: int
+    code: str | None = None
+    message: str = ""
+    next_ms: int | None = None
+
+
 class EntryView(Struct, frozen=True):
-    """One entry of a journal. `reason_given`: by its sender. `platform`: fields of its event that the runtime set."""
+    """One entry of a journal. `reason_given`: by its sender. `platform`: fields of its event that the runtime set.
+
+    `originator`: for whom it happened, if it has no principal. `attempts`: of the effect whose result it is.
+    """
 
     version: int
     time_ms: int
@@ -62,6 +77,8 @@ class EntryView(Struct, frozen=True):
     effects: tuple[dict[str, Any], ...] = ()
     source: str | None = None
     platform: dict[str, Any] = {}
+    originator: str | None = None
+    attempts: tuple[AttemptView, ...] = ()
 
 
 class WorkView(Struct, frozen=True):
@@ -254,7 +271,17 @@ def _entry_view(entry: Entry, mask: ChartMask | None) -> EntryView:
         effects,
         source,
         platform,
+        None if entry.originator is None else entry.originator.id,
+        tuple(_attempt_view(each, mask) for each in entry.attempts),
     )
+
+
+def _attempt_view(attempt: PastAttempt, mask: ChartMask | None) -> AttemptView:
+    """Return an attempt; its error may quote the input."""
+    code, message = attempt.code, attempt.message
+    if mask is not None and code is not None:
+        code, message = MASK, ""
+    return AttemptView(attempt.number, attempt.started_ms, attempt.duration_ms, code, message, attempt.next_ms)
 
 
 def _reason_given(entry: Entry, principal: dict[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from interlock.model.charts.chart import Chart
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
 from interlock.model.visible import ChartMask
 from interlock.observe.history import HistoryCache
+from interlock.observe.metrics.exporter import MetricsExporter
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.clock import Clock
@@ -45,7 +46,7 @@ DRAWING_OPTIONS = Options(theme="bare", role="group")
 
 
 class Console:
-    """The state of one server."""
+    """The state of one server. `exporter`: the one of the process, if it has one already."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Console:
         *,
         origins: frozenset[str] = frozenset(),
         read_only: bool = False,
+        exporter: MetricsExporter | None = None,
     ) -> None:
         self.runtime = runtime
         self.access = access
@@ -72,6 +74,9 @@ class Console:
         self._visible: dict[str, bool] = {}
         self._stored: dict[str, dict[str, Kernel]] = {}
         self._learned_ms: int | None = None
+        self._exporter = exporter
+        self._owns_exporter = False
+        self._exporting = asyncio.Lock()
 
     @property
     def store(self) -> Store:
@@ -105,7 +110,18 @@ class Console:
         """Stop streams and jobs."""
         self.closing.set()
         await self.jobs.close()
+        if self._exporter is not None and self._owns_exporter:
+            await self._exporter.stop()
         await self.access.close()
+
+    async def exporter(self) -> MetricsExporter:
+        """Return the exporter of metrics, started with the first call. Raises MissingExtraError."""
+        async with self._exporting:
+            if self._exporter is None:
+                exporter = MetricsExporter(self.runtime)
+                await exporter.start()
+                self._exporter, self._owns_exporter = exporter, True
+            return self._exporter
 
     @property
     def rates(self) -> RequestRates:

@@ -27,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 from interlock.errors import DeniedError, InterlockError, UnavailableError, UsageError
 from interlock.model.audit import HTTP_EVENT
 from interlock.model.encoding.codec import UNDECODABLE
+from interlock.model.journal.cause import is_traceparent
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.trust.audit import Attempt
 from interlock.trust.disclosure import is_withheld
@@ -184,6 +185,12 @@ def _attempt(endpoint: Endpoint, http: Request, user: User) -> Attempt:
     given = http.path_params
     entity = given.get("entity") or given.get("kind") or ""
     return Attempt(entity, f"{HTTP_EVENT} {endpoint.method} {endpoint.path}", user.principal)
+
+
+def traceparent_of(http: Request) -> str | None:
+    """Return the traceparent of a request; None without a valid one, and if there are two."""
+    found = http.headers.getlist("traceparent")
+    return found[0] if len(found) == 1 and is_traceparent(found[0]) else None
 
 
 async def read_body(http: Request, *, bytes_max: int | None = None) -> bytes:

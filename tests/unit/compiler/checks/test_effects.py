@@ -34,7 +34,7 @@ def test_an_invoke_needs_a_source() -> None:
 
 
 def test_only_a_timer_outlives_downtime() -> None:
-    """A send without `delay` goes at once."""
+    """A send without `delay` is sent immediately."""
     bad = "states: {a: {entry: [{send: {event: e, onRestore: restart}}]}}"
     good = "states: {a: {entry: [{send: {event: e, delay: 1s, onRestore: restart}}]}}"
 

@@ -85,7 +85,7 @@ states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
 
 
 def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
-    """`then` is kept for later: until then a chart that relies on it would wait in vain."""
+    """`then` is kept for later: until then a chart that relies on it would wait forever."""
     bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
     good = bad.replace("late}, on", "alert}, on")
 

@@ -411,3 +411,28 @@ def test_a_chart_without_personal_data_has_no_plan() -> None:
         )
         is None
     )
+
+
+def test_a_computed_name_of_an_object_is_looked_at() -> None:
+    """Its value may be personal only under a name that is known."""
+    assert ["personal.read"] == problems(with_transition("""{guard: "= {context.email: 1} == {}", actions: []}"""))
+    assert [] == problems(with_transition("""{guard: "= {str(context.count): 1} == {}", actions: []}"""))
+
+
+def test_what_is_personal_for_one_of_two_events_is_so_for_both() -> None:
+    """Reading inside a value that one event declares as personal, and the other as an object."""
+    events = "  order: {payload: {email: {type: object, fields: {city: string}}}}\n  any.thing"
+    text = with_transition("""{guard: "= event.data.email.city == 'x'", actions: []}""", "'*'")
+
+    assert ["personal.read"] == problems(text.replace("  any.thing", events, 1))
+    alone = with_transition("""{guard: "= event.data.email.city == 'x'", actions: []}""", "order")
+    assert [] == problems(alone.replace("  any.thing", events, 1))
+
+
+def test_a_malformed_expression_is_reported_once() -> None:
+    assert ["expression.syntax"] == errors(with_transition("""{guard: "= context.email +", actions: []}"""))
+
+
+def test_an_event_that_nothing_declares_has_no_personal_data() -> None:
+    """It may have any, and none of it is sealed."""
+    assert [] == problems(with_transition("""{guard: "= event.data.email == 'x'", actions: []}""", "nowhere"))

@@ -104,7 +104,7 @@ def test_an_allowed_lint_does_not_make_a_cover() -> None:
 
 
 def test_an_event_of_others_is_not_lost_in_a_hidden_state() -> None:
-    """Its sender is told that it was accepted."""
+    """Its sender gets `accepted`."""
     deferred = account()
     lost = deferred.replace("unhandled: defer\n", "")
     accepted = lost.replace(

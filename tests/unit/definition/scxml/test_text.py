@@ -6,7 +6,7 @@ import pytest
 
 from interlock.definition.source.xml import Element, parse_xml, print_xml, remove_invalid_characters
 from interlock.model.diagnostics import Diagnostics
-from interlock.model.limits import DEFINITION_BYTES_MAX, SCXML_DEPTH_MAX
+from interlock.model.limits import DEFINITION_BYTES_MAX, SCXML_DEPTH_MAX, XML_NODES_MAX
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;&b;&b;">]><a>&c;</a>'
 OUTSIDE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><a>&x;</a>'
@@ -36,6 +36,7 @@ def refused(text: str | bytes) -> tuple[str, int, int]:
         (OUTSIDE, ("scxml.doctype", 1, 13)),
         ("<a>&x;</a>", ("scxml.syntax", 1, 4)),
         ("<a>" * 50_000, ("scxml.depth", 1, 3 * SCXML_DEPTH_MAX + 1)),
+        ("<a>" + "<b/>" * XML_NODES_MAX + "</a>", ("scxml.values", 1, 4 * XML_NODES_MAX)),
         ("", ("scxml.syntax", 1, 1)),
         ("<a>\n <b></a>", ("scxml.syntax", 2, 7)),
         ("<p:a/>", ("scxml.syntax", 1, 1)),

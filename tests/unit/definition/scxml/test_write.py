@@ -43,7 +43,7 @@ from tests.unit.definition.scxml_reading import back, chart, expression
 
 
 def plain(text: str) -> str:
-    """The file as a tool that knows nothing of our namespace reads it."""
+    """The file as a tool that does not know our namespace reads it."""
     text = re.sub(r" (?:xmlns:)?interlock(?::\w+)?=(?:\"[^\"]*\"|'[^']*')", "", text)
     return re.sub(r"<interlock:\w+[^>]*/>|<interlock:(\w+).*?</interlock:\1>", "", text, flags=re.DOTALL)
 
@@ -191,7 +191,7 @@ def test_values_that_no_expression_can_hold_are_written_as_json() -> None:
 
 
 def test_in_our_own_datamodel_a_field_may_be_called_context() -> None:
-    """A location beginning with `context.` is written twice over, so that it means the field."""
+    """A location that starts with `context.` is written twice over, so that it means the field."""
     action = Assign(values=(("context.a", Expression("get(context, 'x')")),))
     document = chart(State(key="s", entry=((action,),)))
 

@@ -144,7 +144,7 @@ def test_a_problem_is_reported_at_its_place(text: str) -> None:
 
 
 def test_all_problems_are_reported_together() -> None:
-    """Reading goes on behind the next semicolon, inside and outside of braces, and skips what is nested or quoted."""
+    """Reading continues after the next semicolon, inside and outside of braces, and skips what is nested or quoted."""
     text = 'a [x "]" y] { z; }, b {\n = c;\n d -> ; e -> f;\n};\ng -> [h];\ni -> "j;" k {;};\na -> b;\n l -> m'
 
     assert ["1:4", "2:2", "3:7", "5:6", "6:11", "8:8"] == [each.split(" ")[0] for each in problems(text)]

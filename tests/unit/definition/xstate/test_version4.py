@@ -94,7 +94,7 @@ def test_a_choice_needs_conditions() -> None:
 
 
 def test_eventless_transitions_stood_under_an_empty_event() -> None:
-    """They become `always`; both at once are refused."""
+    """They become `always`; both together are refused."""
     made = state_of({"on": {"": [{"target": "b", "cond": "ok"}]}}).transitions[0]
 
     assert ("always", GuardName(name="ok")) == (made.origin, made.guard)

@@ -17,7 +17,7 @@ X = Do(name="x")
 
 
 def own(*states: State, **more: Any) -> Document:
-    """A document of our own dialect that reports only what is tested."""
+    """A document of dialect `interlock` that reports only what is tested."""
     root = more.pop("root", {})
     return Document(kind="m", unhandled="ignore", errors="raise", root=State(states=states, **root), **more)
 

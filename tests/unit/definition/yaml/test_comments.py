@@ -45,7 +45,7 @@ HEAD = f"{SCHEMA_LINE}\ninterlock: 1\nkind: lamp\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (  # above a key that moves, beside a key that moves
+        (  # above a key that moves, next to a key that moves
             "states:\n  a:\n    # out\n    on: {go: b}\n    expect: {within: 1h}  # soon\n  b: {type: final} # z\n",
             "states:\n  # out\n  a: {expect: {within: 1h}, on: {go: b}}  # soon\n  b: {type: final}  # z\n",
         ),

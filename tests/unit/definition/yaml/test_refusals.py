@@ -183,7 +183,7 @@ def test_reserved_names_are_refused(body: str) -> None:
 
 
 def test_converted_charts_may_carry_reserved_names() -> None:
-    """Another dialect's chart may raise `error.x` or name a state `_b`; listening to them is everybody's right."""
+    """Another dialect's chart may raise `error.x` or name a state `_b`; every chart may listen to them."""
     states = "states: {_a: {entry: [{raise: error.x}], invoke: {id: i}}}"
     assert [] == errors(f"{HEAD}dialect: scxml\nevents: {{error.x: {{}}}}\n{states}")
     listening = "on: {error.*: b}, entry: [{raise: '= event.name'}]"

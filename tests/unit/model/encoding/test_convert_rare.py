@@ -70,7 +70,7 @@ class Holder:
 
 
 class Unknown:
-    """A class that is no model."""
+    """A class that is not a model."""
 
 
 class Broken(msgspec.Struct):

@@ -131,7 +131,7 @@ def test_an_invalid_trace_attribute_of_others_is_kept_unchanged(theirs: Any) -> 
 
 @pytest.mark.parametrize("theirs", ["z" * 500, "00-x", {"a": 1}, 5])
 def test_an_invalid_traceparent_is_ignored(theirs: Any) -> None:
-    """As W3C says; a `trace` of its own kind stays as it is, and the message can be sent on."""
+    """As W3C says; a `trace` of another form stays as it is, and the message can be sent on."""
     found = decode_message(json.dumps({**GOOD, "traceparent": theirs, "trace": 7}).encode())
 
     assert (None, {"trace": 7}) == (found.trace, found.more)

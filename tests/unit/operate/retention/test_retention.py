@@ -16,7 +16,6 @@ from interlock.evolve.diff import diff_documents
 from interlock.model.limits import KEY_WINDOW_MS, RETENTION_INTERVAL_MS
 from interlock.observe.feed import feed
 from interlock.operate.retention.needs import LEGAL_HOLD
-from interlock.operate.retention.record import heads_digest
 from interlock.operate.retention.rules import RetentionResult, RetentionRule, rules_of_charts
 from interlock.operate.retention.run import LEASE, Pruning, RetentionRun
 from interlock.operate.retention.worker import RetentionWorker
@@ -271,10 +270,11 @@ async def test_each_batch_is_recorded_before_it_is_removed(url: str) -> None:
         await clock.advance(91 * DAY_MS)
         run = RetentionRun(runtime, [RetentionRule(kind="order", ended_ms=90 * DAY_MS)], who="ada", reason="policy 7")
         assert [each.done async for each in run.run()] == ["pruned", "pruned"]
-        begun, batch, end = await runtime.journal(run.record.entity)
-        assert (begun.event.principal or {})["id"] == "ada"
-        assert begun.reason_given == "policy 7"
-        assert batch.event.data["batch"]["digest"] in (heads_digest(heads), heads_digest(heads[::-1]))
+        started, batch, end = await runtime.journal(run.record.entity)
+        assert (started.event.principal or {})["id"] == "ada"
+        assert started.reason_given == "policy 7"
+        assert sorted(map(tuple, batch.event.data["removed"])) == heads
+        assert batch.event.data["batch"]["entities"] == 2
         assert end.event.data["counts"]["pruned"] == 2
 
 
@@ -404,7 +404,7 @@ async def test_the_time_before_a_base_cannot_be_shown(url: str) -> None:
 
 
 async def test_a_key_of_a_removed_entry_is_still_a_duplicate(url: str) -> None:
-    """What the entry was is not known any more: a key that is reused for another event is a duplicate, too."""
+    """The content of the entry is no longer known: a key that is reused for another event is a duplicate, too."""
     clock = VirtualClock()
     async with opened(url, clock) as runtime:
         await _aged(runtime, clock)
@@ -503,7 +503,15 @@ async def test_the_worker_follows_the_charts(url: str) -> None:
         await clock.advance(401 * DAY_MS)
         report = await RetentionWorker(runtime).run_once()
         assert report is not None
-        assert dict(report.done) == {"pruned": 1}, "the record of the first run"
+        assert dict(report.done) == {}, "the record of the first run stays"
+        assert len((await runtime.list(EntityQuery(kind="interlock-retention"))).rows) == 1
+
+
+def test_no_rule_removes_the_records_of_retention() -> None:
+    with pytest.raises(UsageError) as caught:
+        RetentionRule(kind="interlock-retention", ended_ms=DAY_MS)
+
+    assert caught.value.code == "retention.records"
 
 
 async def test_a_runtime_that_runs_effects_follows_its_charts(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_final_state_that_a_line_reaches_from_below_has_its_caption_aside() ->
 
 @pytest.mark.parametrize("down", [True, False])
 def test_growing_a_box_leads_its_lines_on_to_the_new_border(down: bool) -> None:
-    """Regions are made as long as the longest of them; a line that ends at the border goes on to where it is now."""
+    """Regions are made as long as the longest of them; a line that ends at the border continues to its new place."""
     group = State(key="g", id="g", states=(State(key="x", transitions=(on("all", "#g"),)),))
     made = make_box_tree(chart_of(group, State(key="z")))
     layout = Composer(made, Budget()).filled("s/g", down=down)

@@ -108,7 +108,7 @@ async def test_an_entry_has_the_name_of_the_behaviour_and_the_store_its_definiti
 
 
 class _Watched(MemoryStore):
-    """A store that records the order of writes, and fails to save definitions when it is told to."""
+    """A store that records the order of writes, and fails to save definitions on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ async def _old_store(*texts: str) -> _OldRelease:
 
 
 async def test_a_store_with_older_names_keeps_them_for_an_unchanged_chart() -> None:
-    """So that processes of the earlier release go on during the upgrade."""
+    """So that processes of the earlier release continue during the upgrade."""
     old = await _old_store(LAMP)
     store = old.upgraded()
     doors = lamps(store, LAMP, NEWER)

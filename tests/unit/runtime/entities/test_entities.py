@@ -56,7 +56,7 @@ async def test_a_connection_of_a_caller_shares_no_state_but_that_of_the_process(
 
 
 async def test_what_a_call_in_a_transaction_reads_and_writes_stays_there() -> None:
-    """It may be undone with the transaction; workers hear of it after the COMMIT."""
+    """It may be undone with the transaction; workers are notified after the COMMIT."""
     doors = runtime()
     await doors.create("door/1")
     own, joined = doors.entities, joined_of(doors.entities)

@@ -214,7 +214,7 @@ async def test_an_entity_that_moves_during_the_walk_is_compared_once() -> None:
             pages += 1
             found = await store.find(msgspec.structs.replace(query, after=None))
             rows = tuple(msgspec.structs.replace(each, entered_ms=NOW_MS + pages) for each in found.rows)
-            return EntityPage(rows, "more")  # a walk that never ends by itself
+            return EntityPage(rows, "more")  # a walk that never ends without a stop
 
         async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
             return await store.read(entity, after=after, limit=limit)

@@ -54,7 +54,7 @@ class Forged(MemoryStore):
 
 
 def known(store: Store, *texts: str) -> Revisions:
-    """What a process with these charts knows of a store."""
+    """What a process with these charts knows about a store."""
     return Revisions(ChartRegistry(kernel(each) for each in texts), store, StillClock())
 
 
@@ -186,7 +186,7 @@ async def test_the_key_of_a_record_must_be_the_key_of_its_entry() -> None:
 
 
 async def test_a_journal_that_ends_before_its_entity_is_short() -> None:
-    """The entity's version is a witness of its own."""
+    """The entity's version is separate evidence."""
     made = await doors()
     forged(made)._entities["door/1"].records.pop()
     proof = await made.verify("door/1")
@@ -352,12 +352,14 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
 def test_every_field_of_an_entry_that_can_be_forged_is_compared() -> None:
     compared = {"version", "before", "after", "outcome", "reason", "effects", "key", "digest", "unseen", "shown"}
 
-    assert {"event", "revision", "trace", "reason_given"} == set(Entry.__struct_fields__) - compared
+    assert {"event", "revision", "trace", "reason_given", "originator", "attempts"} == set(
+        Entry.__struct_fields__
+    ) - compared
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "removed"])
 async def test_a_damaged_journal_of_a_file_store_is_not_passed_over(tmp_path: Path, damage: str) -> None:
-    """Lists leave it out; whoever verifies all is told, and of the others that they are whole."""
+    """Lists leave it out; verifying all reports it, and that the others are complete."""
     url = f"file:{tmp_path}/doors"
     chart = interlock.loads(DOOR)
     async with interlock.open(url, charts=[chart]) as doors:

@@ -213,7 +213,7 @@ async def test_a_key_of_a_hidden_entry_is_not_disclosed(tmp_path: Path) -> None:
 
 
 async def test_only_what_holds_in_every_state_is_refused(tmp_path: Path) -> None:
-    """A role, a payload, an unknown event; and the permit on the cover. The permit on the truth alone is not told."""
+    """A role, a payload, an unknown event; and the permit on the cover. A permit on the real state is not disclosed."""
     text = ACCOUNT.replace(
         "closed: {roles: [customer]}", 'closed: {roles: [customer], permit: "= context.note == null"}'
     )

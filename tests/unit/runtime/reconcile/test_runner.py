@@ -1,4 +1,4 @@
-"""Reconcilers: which entities they check, how often, and what becomes of a result."""
+"""Reconcilers: which entities they check, how often, and how a result is used."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_entities_are_reconciled_only_after_the_given_time() -> None:
 
 
 async def test_an_answer_is_an_event_under_a_key_of_the_version_that_was_seen() -> None:
-    """By the system, in the reconciler's name; then the entity no longer rests there."""
+    """By the system, in the reconciler's name; then the entity is no longer in the state."""
     clock = VirtualClock()
     asked = Asked(clock, ReconcileResult("charge.confirmed", {"id": "c-1"}))
     chart = orders(asked.look)

@@ -354,7 +354,7 @@ async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(mon
         assert [("after.1m.a", "snapshot.size")] == [(each.work.name, each.error["code"]) for each in page.rows]
         assert (("b",), []) == ((await runtime.state("heap/1")).configuration, await rows(runtime))
         assert isinstance(runtime.store, MemoryStore)
-        assert [] == await audit_rows(runtime.store)  # nobody sent it, and each attempt would be one
+        assert [] == await audit_rows(runtime.store)  # it has no sender, and each attempt would be one
         await _closed(runtime, clock)
 
 
@@ -537,7 +537,7 @@ async def test_a_default_policy_retries_an_invoke_without_one(of_the_chart: bool
 
 
 class Journals(MemoryStore):
-    """A store that another package brings: it keeps journals, and no work."""
+    """A store of another package: it keeps journals, and no work."""
 
     work = leases = None  # type: ignore[assignment]  # the point
 

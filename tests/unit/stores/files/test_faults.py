@@ -27,7 +27,7 @@ def failing(fs: Simulated, name: str, *, fault: int = errno.EIO, skip: int = 0) 
     fs.watch = watch
 
 
-def begun(*, entries: int = 1) -> tuple[World, Simulated, BlockingFileStore]:
+def started(*, entries: int = 1) -> tuple[World, Simulated, BlockingFileStore]:
     """A store with an open journal and some entries."""
     world = World()
     fs = Simulated(world)
@@ -39,7 +39,7 @@ def begun(*, entries: int = 1) -> tuple[World, Simulated, BlockingFileStore]:
 
 def test_a_failed_flush_is_never_repeated() -> None:
     """The write is cut off, and the entity accepts no more appends in this process, though the disk works again."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, "fdatasync")
     codes = []
@@ -54,7 +54,7 @@ def test_a_failed_flush_is_never_repeated() -> None:
 
 def test_a_poisoned_entity_can_be_read_and_others_are_unaffected() -> None:
     """Poison stops the appends of one entity in one process, and nothing else."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     failing(fs, "fdatasync")
     with pytest.raises(UnavailableError):
         journals.append(step(2, "k2"))
@@ -100,7 +100,7 @@ def test_a_failed_flush_of_the_shard_stops_the_whole_shard() -> None:
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, Simulated.SHORT])
 def test_a_full_disk_leaves_the_journal_usable(fault: int) -> None:
     """The journal is unchanged, the error says what to do, and the same key is accepted once there is space."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, "write_at", fault=fault)
     with pytest.raises(UnavailableError) as caught:
@@ -113,7 +113,7 @@ def test_a_full_disk_leaves_the_journal_usable(fault: int) -> None:
 
 def test_a_snapshot_that_cannot_be_written_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """The entry is durable: the caller gets its receipt, and no temporary file is left."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     failing(fs, "fsync", fault=errno.ENOSPC)
     with caplog.at_level(logging.WARNING):
         answer = journals.append(step(2, "k2"))
@@ -127,7 +127,7 @@ def test_a_snapshot_that_cannot_be_written_is_logged_and_counted(caplog: pytest.
 
 def test_a_lock_that_cannot_be_released_is_released_with_its_descriptor() -> None:
     """The entry is durable, and no process waits for the lock."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     failing(fs, "unlock")
     answers = [
         journals.append(step(2, "k2")),
@@ -141,7 +141,7 @@ def test_a_lock_that_cannot_be_released_is_released_with_its_descriptor() -> Non
 @pytest.mark.parametrize("call", ["lock", "read"])
 def test_other_failures_leave_the_store_unchanged(call: str) -> None:
     """Nothing was written; the same key is accepted the next time."""
-    world, fs, journals = begun()
+    world, fs, journals = started()
     opened(Simulated(world, process=2)).append(step(2, "k2"))  # so that there is something to read
     before = journal_file(world)
     failing(fs, call)
@@ -155,7 +155,7 @@ def test_other_failures_leave_the_store_unchanged(call: str) -> None:
 
 def test_a_torn_tail_that_cannot_be_cut_stays_and_nothing_is_written() -> None:
     """An entry after it could not be read."""
-    world, _, _ = begun()
+    world, _, _ = started()
     number = world.found("store", "resources", "order.%41-1", "events.log")
     assert number is not None
     torn = journal_file(world) + b'{"v":2,'
@@ -174,7 +174,7 @@ def test_a_torn_tail_that_cannot_be_cut_stays_and_nothing_is_written() -> None:
 @pytest.mark.parametrize("ask", ["append", "load"])
 def test_a_duplicate_is_flushed_before_it_is_answered(ask: str) -> None:
     """A writer died before its flush; the reader that finds its key makes the record durable first."""
-    world, _, journals = begun()
+    world, _, journals = started()
     fs = Simulated(world, process=2)
     other = opened(fs)
     other.append(step(1, "k1"))

@@ -67,7 +67,7 @@ LONG = f"order/{'Ä' * 90}"
 """An id whose directory name is cut."""
 
 
-async def begun(root: Path, *entities: str, tenant: str = "") -> None:
+async def started(root: Path, *entities: str, tenant: str = "") -> None:
     """A closed store with these entities."""
     store = FileStore(root, tenant=tenant)
     for each in entities:
@@ -88,7 +88,7 @@ async def names_in(root: Path) -> tuple[str, ...]:
 async def test_the_hint_for_a_lost_format_has_the_tenant(tmp_path: Path, entity: str) -> None:
     """Directory names contain it, cut ones too: restored without it, no entity would be found."""
     root = tmp_path / "store"
-    await begun(root, entity, tenant='Acme "1"')
+    await started(root, entity, tenant='Acme "1"')
     line = (root / "format.json").read_text().strip()
     (root / "format.json").unlink()
     with pytest.raises(CorruptionError) as caught:
@@ -100,9 +100,9 @@ async def test_the_hint_for_a_lost_format_has_the_tenant(tmp_path: Path, entity:
 async def test_the_hint_for_a_lost_format_lists_several_tenants(tmp_path: Path) -> None:
     """An operator restored the wrong line once, and must choose."""
     root = tmp_path / "store"
-    await begun(root, "order/1", tenant="acme")
+    await started(root, "order/1", tenant="acme")
     (root / "format.json").write_text('{"format":1,"layout":"A","shard_digits":2}')
-    await begun(root, "order/1")
+    await started(root, "order/1")
     (root / "format.json").unlink()
     with pytest.raises(CorruptionError) as caught:
         FileStore(root)
@@ -117,7 +117,7 @@ async def test_journals_of_another_tenant_are_named_as_strays(
 ) -> None:
     """The format was restored wrongly: verification gets each directory, and none as an entity."""
     root = tmp_path / "store"
-    await begun(root, entity, tenant=before)
+    await started(root, entity, tenant=before)
     line = (root / "format.json").read_text()
     (root / "format.json").write_bytes(Format(tenant=after).encode())
     found = await names_in(root)
@@ -129,7 +129,7 @@ async def test_journals_of_another_tenant_are_named_as_strays(
 async def test_a_journal_in_a_wrong_place_is_named_as_a_stray(tmp_path: Path) -> None:
     """In another shard, or under the name of a copy."""
     root = tmp_path / "store"
-    await begun(root, "order/1", "order/2")
+    await started(root, "order/1", "order/2")
     name = directory_name("order/1")
     right = root / "resources" / shard_name(name, 2) / name
     right.rename(root / "resources" / ("00" if right.parent.name != "00" else "01") / name)
@@ -160,7 +160,7 @@ async def test_a_directory_that_cannot_be_opened_is_a_stray_by_its_name_and_othe
 ) -> None:
     """One with the name of another tenant's entity is a stray; one that only the administrator may open is not."""
     root = tmp_path / "store"
-    await begun(root, "order/1")
+    await started(root, "order/1")
     for name in ("acme.order.1", "lost+found"):
         (root / "resources" / "00" / name).mkdir()
     store = FileStore(root, fs=Closed(code))
@@ -178,7 +178,7 @@ async def test_a_directory_that_cannot_be_opened_is_a_stray_by_its_name_and_othe
 async def test_foreign_files_among_entities_are_ignored(tmp_path: Path, tenant: str) -> None:
     """Files, links, directories without a journal, and one that another tenant created and never wrote."""
     root = tmp_path / "store"
-    await begun(root, "order/1", tenant=tenant)
+    await started(root, "order/1", tenant=tenant)
     shard = root / "resources" / "00"
     for name in ("notes.2026.txt", ".DS_Store", "order.1~", "README"):
         (shard / name).write_text("mine")
@@ -211,7 +211,7 @@ async def test_a_root_of_the_removed_layout_is_refused_and_left_as_it_is(tmp_pat
 async def test_a_root_of_the_removed_layout_is_opened_once_its_log_is_empty(tmp_path: Path) -> None:
     """As the release that wrote it leaves it when it is closed."""
     root = tmp_path / "store"
-    await begun(root, ENTITY)
+    await started(root, ENTITY)
     (root / "wal").mkdir()
     (root / "wal" / "00000000000000000002.log").touch()
     (root / "wal" / "checkpoint.json").write_text('{"below":2}')

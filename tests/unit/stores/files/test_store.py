@@ -255,7 +255,7 @@ async def test_an_unreadable_file_is_left_out_of_lists_and_a_failing_system_is_a
 
 
 async def test_records_before_the_damage_are_read(store: FileStore, tmp_path: Path) -> None:
-    """Their chain proves them, also when the journal does not contain its snapshot any more."""
+    """Their chain proves them, also when the journal no longer contains its snapshot."""
     await filled(store, 5)
     path = directory(tmp_path) / "events.log"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -447,7 +447,7 @@ async def test_a_store_of_a_tenant_is_opened_without_naming_the_tenant(tmp_path:
     store = open_store(f"{url}?tenant=Acme%20%26%20Co")
     await filled(store, 3)
     seen = []
-    for is_over in (False, True):  # beside its writer, and after it
+    for is_over in (False, True):  # next to its writer, and after it
         if is_over:
             await store.close()
         again = open_store(url)
@@ -490,7 +490,7 @@ async def test_a_format_without_a_tenant_has_no_such_field(tmp_path: Path) -> No
 
 
 async def test_a_keyed_chain_is_not_read_without_its_key(tmp_path: Path) -> None:
-    """With a store key the hashes cannot be made by whoever can only write the files."""
+    """With a store key write access to the files is not enough to make the hashes."""
     store = FileStore(tmp_path / "store", store_key=b"secret")
     await filled(store, 3)
     await store.close()

@@ -28,7 +28,7 @@ from tests.unit.stores.faulty import Faulty, failing
 
 
 class Watched(Faulty):
-    """A connection that can fail, with the threads that began and those that committed."""
+    """A connection that can fail, with the threads that started transactions and those that committed."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
@@ -36,7 +36,7 @@ class Watched(Faulty):
         self.committed_by: list[int] = []
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Notes who begins and commits."""
+        """Records which thread starts and commits."""
         if statement == sqlite_connect.BEGIN:
             self.begun_by.append(threading.get_ident())
         if statement == COMMIT:
@@ -88,7 +88,7 @@ async def test_a_lone_caller_commits_in_place(quick: Opened) -> None:
 
 
 async def test_a_conflict_and_a_known_key_are_told_in_place(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are answers of the transaction, whoever writes it; and say nothing of the disk."""
+    """They are answers of the transaction, in any thread, and say nothing about the disk."""
     store, watched, sample = quick
     (first,) = steps(sample, 1)
     rival = SampleEntity("parcel/1")
@@ -116,7 +116,7 @@ async def test_many_callers_are_one_batch_of_the_thread(quick: Opened, monkeypat
 
 
 async def test_a_slow_disk_is_waited_for_by_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop goes on meanwhile."""
+    """The loop continues meanwhile."""
     monkeypatch.setattr(InlinePolicy, "is_quick", False)
     store, watched, sample = await begun(tmp_path / "x.db")
     await append_all(store, *steps(sample, 3))
@@ -146,7 +146,7 @@ async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytes
 
 
 async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tells the statistics and looks after the log, also while nobody needs it for a step."""
+    """It counts the statistics and checkpoints the log, also while no step needs it."""
     store, watched, sample = quick
     monkeypatch.setattr(writer, "INLINE_NS_MAX", -1)
     await append_all(store, *steps(sample, 2))
@@ -174,7 +174,7 @@ async def test_what_another_process_holds_is_waited_for_by_the_thread(quick: Ope
         rival.execute("BEGIN IMMEDIATE")
         watched.begun_by.clear()
         waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))
-        while len(watched.begun_by) < 2:  # noqa: ASYNC110 - a store tells nobody that it waits
+        while len(watched.begun_by) < 2:  # noqa: ASYNC110 - a store has no signal that it waits
             await asyncio.sleep(0)
         rival.execute("ROLLBACK")
 
@@ -199,7 +199,7 @@ async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
 
 
 async def test_statistics_of_steps_in_place_are_told(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the next step that goes to the thread, and not before: Ctrl-C could make them be told twice."""
+    """By the next step that goes to the thread, and not before: after Ctrl-C they could be counted twice."""
     store, _, sample = quick
     monkeypatch.setattr(writer, "STATISTICS_MS", 0)
     await append_all(store, *steps(sample, 3))
@@ -216,7 +216,7 @@ async def test_statistics_of_steps_in_place_are_told(quick: Opened, monkeypatch:
 
 
 async def test_a_disk_that_fails_in_place_poisons_the_store(quick: Opened) -> None:
-    """The caller hears it, nobody is served any more, and the thread lets go of the file."""
+    """The caller gets it, no further caller is served, and the thread closes the file."""
     store, watched, sample = quick
     watched.faults[COMMIT] = failing(sqlite3.SQLITE_IOERR)
     first, second = steps(sample, 2)
@@ -246,7 +246,7 @@ async def test_a_full_disk_is_over_when_there_is_room(quick: Opened) -> None:
 
 
 async def test_a_step_that_cannot_be_written_is_its_callers_answer(quick: Opened) -> None:
-    """Nobody else hears of it, and nothing of it is kept."""
+    """No other caller gets it, and nothing of it is kept."""
     store, watched, sample = quick
     watched.faults[batch_rows.INSERT_KEY] = failing_value
     (step,) = steps(sample, 1)
@@ -270,7 +270,7 @@ async def test_a_step_that_is_written_once_more_waits_for_nobody_in_place(quick:
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as rival:
         watched.faults[sqlite_connect.BEGIN] = lambda: begin_second(watched, rival)
         waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))
-        while len(watched.begun_by) < 3:  # noqa: ASYNC110 - a store tells nobody that it waits
+        while len(watched.begun_by) < 3:  # noqa: ASYNC110 - a store has no signal that it waits
             await asyncio.sleep(0)
         rival.execute("ROLLBACK")
         watched.faults.clear()
@@ -280,13 +280,13 @@ async def test_a_step_that_is_written_once_more_waits_for_nobody_in_place(quick:
 
 
 def begin_second(watched: Watched, rival: sqlite3.Connection) -> None:
-    """A rival that begins before the second transaction does."""
+    """A rival that starts before the second transaction does."""
     if len(watched.begun_by) == 2:
         rival.execute("BEGIN IMMEDIATE")
 
 
 async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
-    """It says so; it does not write to a connection that is gone."""
+    """It says so; it does not write to a closed connection."""
     store, _, sample = quick
     first, second = steps(sample, 2)
     await store.append(first)
@@ -374,7 +374,7 @@ async def test_ctrl_c_at_any_statement_loses_and_doubles_nothing(quick: Opened, 
             if not cut(ledger, watched, append, moments):
                 break
             assert not ledger._turn.locked()
-            rival.execute("BEGIN IMMEDIATE")  # raises if the lock was left with somebody
+            rival.execute("BEGIN IMMEDIATE")  # raises if a connection still has the lock
             rival.execute("ROLLBACK")
             answer = await store.append(append)
             assert 2 == answer.version == len(await journal(store, sample.entity)), f"moment {moments}"

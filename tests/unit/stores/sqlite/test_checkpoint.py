@@ -16,7 +16,7 @@ FRAME = FRAME_HEADER_BYTES + PAGE
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A database with a log that nobody takes in."""
+    """A database with a log that is not checkpointed."""
     found = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     found.execute(f"PRAGMA page_size = {PAGE}")
     found.execute("PRAGMA journal_mode = WAL")
@@ -41,7 +41,7 @@ def _grow(connection: sqlite3.Connection, pages: int) -> None:
 
 
 def _frames(wal: WriteAheadLog) -> int:
-    """The frames of the log, as `reaches` tells them."""
+    """The frames of the log, as `reaches` counts them."""
     return next(count for count in range(1_000) if not wal.reaches(HEADER_BYTES + count * FRAME + 1))
 
 

@@ -33,7 +33,7 @@ def opened(path: Path) -> Iterator[tuple[SqliteStore, Faulty]]:
     """A store whose writer has a connection that can fail."""
     store = SqliteStore(path)
     faulty = Faulty(store.database.queue.writer._connection)
-    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # which is its purpose
     yield store, faulty
     store.database._close()
 
@@ -49,7 +49,7 @@ def codes(answers: list[object]) -> set[str]:
 
 
 async def test_what_arrives_together_is_committed_together(opened: tuple[SqliteStore, Faulty]) -> None:
-    """Many callers, few transactions; each caller is told after COMMIT."""
+    """Many callers, few transactions; each caller gets its answer after COMMIT."""
     store, faulty = opened
     started, go = faulty.held(connection.BEGIN)
     first = asyncio.ensure_future(store.append(SampleEntity("parcel/first").create()))
@@ -95,7 +95,7 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
 async def test_a_failed_commit_acknowledges_nobody_and_passes(
     opened: tuple[SqliteStore, Faulty], statement: str, code: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody in the batch hears of it, nothing was kept, and the same keys are taken later."""
+    """Every caller in the batch gets it, nothing was kept, and the same keys are accepted later."""
     store, faulty = opened
     monkeypatch.setattr(connection, "BUSY_MS", 30)
     faulty.faults[statement] = failing(code)
@@ -115,7 +115,7 @@ async def test_a_failed_commit_acknowledges_nobody_and_passes(
 async def test_after_an_error_of_the_disk_the_store_is_poisoned(
     opened: tuple[SqliteStore, Faulty], path: Path, code: int, error: type[InterlockError]
 ) -> None:
-    """Nobody is acknowledged, nothing is tried again, reads included; another opening finds what was kept."""
+    """No caller is acknowledged, nothing is tried again, reads included; another opening finds what was kept."""
     store, faulty = opened
     sample = SampleEntity("parcel/kept")
     await append_all(store, sample.create())
@@ -139,7 +139,7 @@ async def test_after_an_error_of_the_disk_the_store_is_poisoned(
 
 
 async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty]) -> None:
-    """A transaction that can be neither ended nor undone leaves nothing to go on with."""
+    """A transaction that can be neither ended nor undone leaves no way to continue."""
     store, faulty = opened
     faulty.faults[writer.COMMIT] = failing(sqlite3.SQLITE_FULL)
     faulty.faults[writer.ROLLBACK] = failing(sqlite3.SQLITE_BUSY)
@@ -155,7 +155,7 @@ async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty])
 async def test_an_exception_in_the_writer_answers_everybody(
     opened: tuple[SqliteStore, Faulty], statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug of ours ends the thread; those in the batch and those in the queue all hear of it."""
+    """A bug of ours ends the thread; callers in the batch and in the queue all get the error."""
     store, faulty = opened
     monkeypatch.setattr(commit_queue, "BATCH_STEPS_MAX", 2)
 
@@ -172,7 +172,7 @@ async def test_an_exception_in_the_writer_answers_everybody(
 async def test_a_full_queue_sends_callers_away(
     opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bounded: those who wait are served, the one too many is told to come back."""
+    """Bounded: waiting callers are served, the one too many must try again."""
     store, faulty = opened
     monkeypatch.setattr(commit_queue, "QUEUE_MAX", 3)
     started, go = faulty.held(connection.BEGIN)
@@ -208,7 +208,7 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
     """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to tidy."""
     store, _ = opened
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(InlinePolicy, "is_quick", False)  # nobody writes in place
+    monkeypatch.setattr(InlinePolicy, "is_quick", False)  # no caller writes in place
     sample = SampleEntity("parcel/1")
     await append_all(store, sample.create())
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -222,7 +222,7 @@ def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
     """A caller whose event loop was closed is passed over; others are answered."""
     store = SqliteStore(path)
     faulty = Faulty(store.database.queue.writer._connection)
-    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # which is its purpose
     started, go = faulty.held(connection.BEGIN)
 
     async def leave() -> None:
@@ -253,7 +253,7 @@ async def test_a_long_log_is_taken_into_the_file(
 async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
     opened: tuple[SqliteStore, Faulty], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader holds the log: steps go on, and the next try comes when the log has grown again."""
+    """A reader holds the log: steps continue, and the next try comes when the log has grown again."""
     store, faulty = opened
     monkeypatch.setattr(writer, "CHECKPOINT_BUSY_MS", 1)
     await append_all(store, SampleEntity("parcel/0").create())
@@ -287,7 +287,7 @@ async def test_a_checkpoint_that_fails_is_no_failure_of_a_step(
 
 
 def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a silence the log is empty, and whoever comes next finds everything in the file."""
+    """After idle time the log is empty, and the next reader finds everything in the file."""
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.0)
     cut = threading.Event()
     original = writer.SqliteWriter._checkpoint

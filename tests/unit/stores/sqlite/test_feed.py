@@ -59,7 +59,7 @@ async def test_a_place_is_found_by_its_time(lamps: str) -> None:
 
 
 async def test_an_empty_file_has_nothing_to_tell(tmp_path: Path) -> None:
-    """And begins at the beginning."""
+    """And starts at the first entry."""
     store = SqliteStore(tmp_path / "new.db")
     found = (await store.cursor_at(5), (await store.feed(None, limit=5)).entries)
     await store.close()

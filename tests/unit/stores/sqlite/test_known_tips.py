@@ -166,7 +166,7 @@ async def test_a_step_of_another_connection_is_seen(subject: Subject, tmp_path: 
 
 
 async def test_a_wrong_tip_changes_no_row(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if SQLite did not tell that another connection wrote: the update is conditional."""
+    """Even if SQLite did not report that another connection wrote: the update is conditional."""
     monkeypatch.setattr(writers, "DATA_VERSION", "SELECT 0")
     sample, rival = SampleEntity("parcel/1"), SampleEntity("parcel/1")
     subject.answers(sample.create())

@@ -1,4 +1,4 @@
-"""What a SQLite file's writer does when nobody sends: it forgets keys that are older than the window, and no others."""
+"""What a SQLite file's writer does while it is idle: it forgets keys that are older than the window, and no others."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Watch:
 
 @pytest.fixture
 async def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    """What hears of an idle writer."""
+    """What is notified of an idle writer."""
     return Watch(monkeypatch)
 
 
 @pytest.fixture
 async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: Watch) -> AsyncIterator[SqliteStore]:
-    """A store that is idle at once, on a clock that stands."""
+    """A store that is idle immediately, on a clock that does not move."""
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.001)
     monkeypatch.setattr(expired_keys, "DELETE_MAX", 2)
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: NOW)
@@ -103,12 +103,12 @@ class Time:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    """Time, moved by hand."""
+    """Time, moved by the test."""
     return Time(monkeypatch)
 
 
 class File:
-    """A file and those who have it open, each of which is idle when it is told to be."""
+    """A file and its open stores, each of which is idle when the test says so."""
 
     def __init__(self, path: Path, time: Time) -> None:
         self.path = path
@@ -121,7 +121,7 @@ class File:
         return SqliteWriter(open_writer(self.path), self.path, tenant)
 
     def reopen(self) -> None:
-        """The process ends, and another begins."""
+        """The process ends, and another starts."""
         self.ledger.close()
         self.ledger = self.opened()
 
@@ -156,7 +156,7 @@ def file(tmp_path: Path, time: Time) -> Iterator[File]:
 
 
 def test_a_clock_that_jumps_ahead_takes_no_fresh_keys_with_it(file: File, time: Time) -> None:
-    """Entries are stamped by the same clock: what they say is no second witness. Nor is another start."""
+    """Entries are stamped by the same clock: they are not independent evidence. Nor is another start."""
     file.idle("pay")
     time.wall_ms += 31 * DAY_MS
     jumped = file.idle("during")
@@ -173,7 +173,7 @@ def test_a_clock_that_jumps_ahead_takes_no_fresh_keys_with_it(file: File, time: 
 
 
 def test_a_clock_that_jumps_before_the_first_quiet_moment_takes_none_either(file: File, time: Time) -> None:
-    """A new file has no boundary yet: its oldest key tells when it began."""
+    """A new file has no boundary yet: its oldest key shows when it started."""
     file.keep("pay")
     time.wall_ms += 31 * DAY_MS
 
@@ -181,7 +181,7 @@ def test_a_clock_that_jumps_before_the_first_quiet_moment_takes_none_either(file
 
 
 def test_keys_are_forgotten_after_the_window_while_the_file_is_open(file: File, time: Time) -> None:
-    """Not a day before, and of many processes that end and begin again each does its part."""
+    """Not a day before, and each of many processes that end and start again does its part."""
     file.idle("pay")
     for _ in range(29):
         time.pass_ms(DAY_MS)
@@ -215,24 +215,24 @@ def test_time_in_which_nobody_had_the_file_open_is_made_up_for(file: File, time:
 def test_a_key_from_a_clock_that_was_years_behind_holds_nothing_up_for_years(file: File, time: Time) -> None:
     """Where nothing was kept there is nothing to wait for; but the window before the next key is."""
     time.wall_ms = DAY_MS
-    file.keep("begun in 1970")
+    file.keep("started in 1970")
     time.wall_ms = NOW
-    begun = file.idle("pay")
+    started = file.idle("pay")
     time.pass_ms(DAY_MS)
     file.idle("next")
     time.pass_ms(31 * DAY_MS)
     gone = file.idle("a month later")
     file.idle("skipped")
 
-    assert {"begun in 1970", "pay"} == begun
+    assert {"started in 1970", "pay"} == started
     assert {"pay", "next", "a month later"} == gone
     assert NOW - KEY_WINDOW_MS == file.boundary()
 
 
 def test_two_who_have_a_file_open_move_its_boundary_no_faster_than_one(file: File, time: Time) -> None:
-    """Each goes on from what it read when it opened it, so nothing counts twice."""
+    """Each continues from what it read when it opened the file, so nothing counts twice."""
     file.idle("pay")
-    begun = file.boundary()
+    started = file.boundary()
     with closing(file.opened()) as other:
         time.wall_ms += 365 * DAY_MS
         for number in range(8):
@@ -240,7 +240,7 @@ def test_two_who_have_a_file_open_move_its_boundary_no_faster_than_one(file: Fil
             file.idle(f"a{number}")
             file.idle(f"b{number}", other)
 
-    assert 10 * 3_600_000 == file.boundary() - begun
+    assert 10 * 3_600_000 == file.boundary() - started
 
 
 def test_one_who_is_behind_moves_the_boundary_not_back(file: File, time: Time) -> None:
@@ -256,7 +256,7 @@ def test_one_who_is_behind_moves_the_boundary_not_back(file: File, time: Time) -
 
 
 def test_each_tenant_has_its_boundary(file: File, time: Time) -> None:
-    """One that comes later begins when it comes."""
+    """One that opens later starts then."""
     file.idle("pay")
     time.pass_ms(DAY_MS)
     file.idle("next")
@@ -298,7 +298,7 @@ def test_a_boundary_that_cannot_be_read_stops_no_store_from_opening(file: File) 
 
 
 def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, time: Time) -> None:
-    """Nobody knows what its clock did: what is there stays for now, and goes as time passes."""
+    """The history of its clock is unknown: keys stay for now, and expire as time passes."""
     path = tmp_path / "x.db"
     with closing(File(path, time).ledger) as ledger:
         for days in (40, 38, 1):
@@ -313,12 +313,12 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
         ledger._connection.execute("ALTER TABLE schema_version DROP COLUMN oldest_reader")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)
-    begun, opened = file.boundary(), file.idle("opened")
+    started, opened = file.boundary(), file.idle("opened")
     time.pass_ms(DAY_MS)
     a_day = file.idle("a day")
     file.ledger.close()
 
-    assert NOW - 40 * DAY_MS == begun
+    assert NOW - 40 * DAY_MS == started
     assert {"40 days", "38 days", "1 days", "opened"} == opened
     assert {"38 days", "1 days", "opened", "a day"} == a_day
 
@@ -357,7 +357,7 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
 
 
 async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> None:
-    """Whatever happens to the thread, nobody is left waiting; and the store says that it gave up."""
+    """Whatever happens to the thread, no caller waits forever, and the store reports that it gave up."""
 
     def burst() -> Questions[bool]:
         raise MemoryError("no room for a thought")
@@ -374,7 +374,7 @@ async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> N
 
 
 async def test_chores_that_wait_when_the_store_closes_are_answered(tmp_path: Path) -> None:
-    """Nobody is left waiting for a thread that has ended."""
+    """No caller waits for a thread that has ended."""
     store = open_store(f"sqlite:///{tmp_path}/x.db")
     await store.close()
     with pytest.raises(UnavailableError):

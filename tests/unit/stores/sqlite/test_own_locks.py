@@ -1,4 +1,4 @@
-"""A program that sends inside its own open transaction: an error at once, not a hang."""
+"""A program that sends inside its own open transaction: an error immediately, not a hang."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
-    """What a statement gives on the closed or open file, through a connection of its own."""
+    """What a statement gives on the closed or open file, through a separate connection."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         return connection.execute(statement).fetchall()
 
@@ -49,7 +49,7 @@ async def _some(path: Path, count: int = 3) -> SampleEntity:
 
 
 async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
-    """WAL with synchronous=FULL and foreign keys; nobody else may read it; no log is left after a close."""
+    """WAL with synchronous=FULL and foreign keys; no other user may read it; no log is left after a close."""
     store = SqliteStore(path)
     connection = store.database.queue.writer._connection
     settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")]
@@ -61,7 +61,7 @@ async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
 
 
 async def test_a_file_behind_a_link_has_its_log_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite keeps the log beside the file; whoever flushes and measures it looks there, too."""
+    """SQLite keeps the log next to the file; code that flushes and measures it looks there, too."""
     (tmp_path / "data").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "data" / "x.db")
     flushed = list[Path]()
@@ -168,7 +168,7 @@ async def test_a_damaged_journal_is_noticed_when_read(path: Path, damage: str) -
 
 
 async def test_a_missing_record_is_noticed_by_a_page_behind_it(path: Path) -> None:
-    """The page after version 2 needs version 2 to begin."""
+    """The page after version 2 needs version 2 to start."""
     await _some(path)
     rows(path, "DELETE FROM journal WHERE version = 2")
     store = SqliteStore(path)
@@ -210,7 +210,7 @@ async def test_counts_follow_what_entities_leave_and_enter(path: Path) -> None:
 
 
 async def test_counts_follow_a_change_of_revision(path: Path) -> None:
-    """An entity that goes on under another revision is counted there."""
+    """An entity that continues under another revision is counted there."""
     store = SqliteStore(path)
     sample = SampleEntity("parcel/1")
     await append_all(store, sample.create())
@@ -223,7 +223,7 @@ async def test_counts_follow_a_change_of_revision(path: Path) -> None:
 
 
 async def test_an_attempt_on_a_damaged_entity_is_recorded(path: Path) -> None:
-    """Without its states; the store goes on."""
+    """Without its states; the store continues."""
     store = SqliteStore(path)
     await append_all(store, SampleEntity("parcel/1").create())
     hand = sqlite3.connect(path)
@@ -303,7 +303,7 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch:
     ],
 )
 async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: EntityQuery, path: Path) -> None:
-    """Half a surrogate pair and numbers beyond 64 bits are refused; the connection goes on."""
+    """Half a surrogate pair and numbers beyond 64 bits are refused; the connection continues."""
     store = SqliteStore(path)
     with pytest.raises(UsageError):
         await store.find(query)
@@ -394,7 +394,7 @@ async def test_a_file_that_is_gone_cannot_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["active", "tags"])
 async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) -> None:
-    """Its steps and lists are CorruptionErrors; others in the same batch go on."""
+    """Its steps and lists are CorruptionErrors; others in the same batch continue."""
     sample = await _some(path)
     rows(path, f"UPDATE entity SET {column} = CAST('{{' AS BLOB)")
     store = SqliteStore(path)

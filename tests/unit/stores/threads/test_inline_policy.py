@@ -49,7 +49,7 @@ def test_others_get_their_turn_after_a_millisecond() -> None:
 
 
 def test_a_quick_disk_stays_quick() -> None:
-    """Nothing is paid in advance: one slow call counts at once."""
+    """Nothing is paid in advance: one slow call counts immediately."""
     pace = InlinePolicy()
     quick_calls(pace)
     for _ in range(100):

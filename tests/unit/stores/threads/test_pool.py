@@ -31,7 +31,7 @@ def threads_refused() -> None:
 
 
 async def test_an_answer_and_an_error_go_to_whoever_asked(threads: ThreadPool) -> None:
-    """The thread goes on after both."""
+    """The thread continues after both."""
 
     def fails() -> None:
         raise LookupError("not there")
@@ -46,13 +46,13 @@ async def test_an_answer_and_an_error_go_to_whoever_asked(threads: ThreadPool) -
 
 
 async def test_an_error_that_no_future_takes_is_told_as_another(threads: ThreadPool) -> None:
-    """Whoever asked would wait for ever."""
+    """The caller would wait forever."""
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(threads.run(lambda: next(iter(()))), PATIENCE_SECONDS)
 
 
 async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nobody waits for it in the end; the next call may get one."""
+    """And no caller waits for it in the end; the next call may get one."""
     threads = ThreadPool(2, "test")
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", lambda self: threads_refused())
@@ -66,7 +66,7 @@ async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch
 async def test_calls_wait_for_a_running_thread_when_the_system_refuses_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One thread answers everybody, one after the other."""
+    """One thread answers all callers, one after the other."""
     threads = ThreadPool(2, "test")
     await threads.run(lambda: 0)
     with monkeypatch.context() as patch:
@@ -78,7 +78,7 @@ async def test_calls_wait_for_a_running_thread_when_the_system_refuses_another(
 
 
 async def test_calls_run_side_by_side_up_to_the_limit(threads: ThreadPool) -> None:
-    """A lone caller needs one thread, two at once need two, and the third waits its turn."""
+    """A lone caller needs one thread, two at the same time need two, and the third waits its turn."""
     names = {await threads.run(lambda: current_thread().name) for _ in range(5)}
     both = Barrier(2)
     await asyncio.gather(
@@ -91,15 +91,15 @@ async def test_calls_run_side_by_side_up_to_the_limit(threads: ThreadPool) -> No
 
 async def test_a_caller_that_is_gone_harms_nobody(threads: ThreadPool) -> None:
     """What it asked for is done all the same."""
-    begun, go, done = Event(), Event(), Event()
+    started, go, done = Event(), Event(), Event()
 
     def rule() -> None:
-        begun.set()
+        started.set()
         go.wait(PATIENCE_SECONDS)
         done.set()
 
     caller = asyncio.ensure_future(threads.run(rule))
-    await threads.run(lambda: begun.wait(PATIENCE_SECONDS))
+    await threads.run(lambda: started.wait(PATIENCE_SECONDS))
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -143,7 +143,7 @@ async def test_closing_waits_for_what_was_asked() -> None:
 
 
 async def test_a_call_after_the_end_is_refused(threads: ThreadPool) -> None:
-    """It would wait for ever; a store that closes says so."""
+    """It would wait forever; a store that closes reports it."""
     other = ThreadPool(2, "other")
     await other.run(lambda: 1)
     await asyncio.to_thread(other.close)
@@ -164,7 +164,7 @@ async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: ThreadPool, 
 
 
 async def test_nobody_is_rung_for_while_all_are_busy(threads: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits is taken up by whoever is done first; a ring that nobody hears would fill the pipe in time."""
+    """Waiting calls go to the thread that is done first; signals without a reader would fill the pipe in time."""
     rings: list[None] = []
     ring = threads._wakeup.wake
 
@@ -176,7 +176,7 @@ async def test_nobody_is_rung_for_while_all_are_busy(threads: ThreadPool, monkey
     both, go = Barrier(2), Event()
     await asyncio.gather(*(threads.run(lambda: both.wait(PATIENCE_SECONDS)) for _ in range(2)))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while threads._idle < 2:  # noqa: ASYNC110 - a thread that falls asleep tells nobody
+        while threads._idle < 2:  # noqa: ASYNC110 - a thread that falls asleep has no signal
             await asyncio.sleep(0)
     busy = [asyncio.ensure_future(threads.run(lambda: go.wait(PATIENCE_SECONDS))) for _ in range(2)]
     await asyncio.sleep(0)

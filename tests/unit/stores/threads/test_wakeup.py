@@ -61,7 +61,7 @@ async def heard(count: int, values: list[Any]) -> None:
 
 
 class Readerless(asyncio.SelectorEventLoop):
-    """An event loop that cannot look after descriptors, as there are some."""
+    """An event loop that cannot watch descriptors, as there are some."""
 
     def add_reader(self, *_: object) -> None:
         """Not here."""
@@ -108,7 +108,7 @@ def test_a_closed_bell_writes_to_nobody_elses_file(bell: WakeupPipe) -> None:
 
 
 def test_a_bell_that_nobody_has_any_more_keeps_no_descriptors() -> None:
-    """Also where nobody could close it."""
+    """Also if no caller could close it."""
     bell = WakeupPipe()
     numbers = (bell.descriptor, bell._write)
     del bell

@@ -323,14 +323,15 @@ async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path)
         foreign = await client.get("refusals?principal=eve&before=" + newest["before"])
         proof = await client.json("refusals/proof")
 
-    assert [3, 2, 1] == [each["sequence"] for each in found["rows"]]
+    # Row 1 is the log-in.
+    assert [4, 3, 2] == [each["sequence"] for each in found["rows"]]
     assert [("eve", "denied", "roles")] * 2 == [
         (each["principal"], each["outcome"], each["reason"]) for each in mine["rows"]
     ]
-    assert [2] == [each["sequence"] for each in older["rows"]]
-    assert ([1], None) == ([each["sequence"] for each in oldest["rows"]], oldest["before"])
+    assert [3] == [each["sequence"] for each in older["rows"]]
+    assert ([2], None) == ([each["sequence"] for each in oldest["rows"]], oldest["before"])
     assert "cursor.foreign" == foreign.json()["code"]
-    assert {"holds": True, "linked": 3, "broken": None} == proof
+    assert {"holds": True, "linked": 4, "broken": None} == proof
 
 
 async def eventually(client: Client, path: str, rows: int) -> Any:

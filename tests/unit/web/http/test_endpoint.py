@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from interlock.web.server import bind_socket
+from interlock.web.listening import bind_socket
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, Client, create_orders, open_console
 

@@ -24,7 +24,7 @@ from interlock.cli.options import (
 )
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_text
-from interlock.cli.output.work import handler_text, work_json, work_lines
+from interlock.cli.output.work import failed_attempt_lines, handler_text, work_json, work_lines
 from interlock.cli.project import load_charts, split_names, split_words
 from interlock.cli.session import check_exists, check_readable, run
 from interlock.effects.unsupported_work import work_unsupported
@@ -96,7 +96,8 @@ def ls(
 ) -> int:
     """Prints the key, handler, status, age and last error of each item.
 
-    Needs no chart. With --chart module:name it also shows for which work that chart lacks a handler.
+    Needs no chart. With --chart module:name it also shows for which work that chart lacks a handler. With -v it also
+    shows each failed attempt.
     """
     url, _ = split_words(words)
     if entity is not None:
@@ -123,8 +124,11 @@ def ls(
         rows = [work_json(row, work_status(row, now_ms=now_ms, handlers=handlers)) for row in page.rows]
         terminal.data(json_text({"rows": rows, "after": page.after}))
         return exit_codes.OK
-    for line in work_lines(page.rows, now_ms, handlers):
+    for row, line in zip(page.rows, work_lines(page.rows, now_ms, handlers), strict=True):
         terminal.report(*line)
+        if terminal.verbose:
+            for each in failed_attempt_lines(row):
+                terminal.report(*each)
     _print_advice(terminal, page.rows, now_ms, handlers)
     if page.after is not None:
         terminal.message((f"more: --after '{page.after}'", "dim"))

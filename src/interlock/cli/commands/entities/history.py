@@ -77,7 +77,7 @@ def journal(
     principal: str | None,
     as_json: bool,
 ) -> int:
-    """Prints one entry per line; with -v also payloads, keys and effects. Needs no chart.
+    """Prints one entry per line; with -v also payloads, keys, attempts and effects. Needs no chart.
 
     If the journal is corrupt, it prints the entries before the damage, with exit code 8. --json prints one JSON object
     per line.

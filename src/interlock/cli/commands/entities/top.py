@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 INTERVAL_MS_MIN = 200
-WIDTH_MIN, CELL_WIDTH = 40, 60
-"""Columns of the narrowest screen, and of one state; a wider screen shows several states in a row."""
+WIDTH_MIN, CELL_WIDTH, WIDE_CELL_WIDTH = 40, 60, 100
+"""Columns of the narrowest screen, of one state with p95, and of one with p50, p95, p99 and p99.9. A wider screen shows
+several states in a row."""
 
 NAME_WIDTH_MAX, NAME_WIDTH_IN_ROW = 30, 20
 """Columns of the name of a state, alone in a row and with others."""
@@ -70,7 +71,7 @@ def top(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """For every kind, or for one: entities per state, p95 time in a state, stuck entities, and steps per second.
+    """For every kind, or for one: entities per state, how long they stay, stuck entities, and steps per second.
 
     With a chart it also shows which states are final and which entities are stuck. Ctrl-C ends it. --json prints one
     document.
@@ -164,7 +165,7 @@ def _kind_line(each: Population) -> Line:
         entities = "entity" if each.entities == 1 else "entities"
         parts.append(f"   {short_number(each.entities)}{'' if each.is_complete else '+'} {entities}")
     if each.steps_per_second is not None:
-        parts.append(f"   {_rate_text(each.steps_per_second)} steps/s")
+        parts.append(f"   {rate_text(each.steps_per_second)} steps/s")
     if each.conflict_share:
         parts.append(f"   conflicts {each.conflict_share:.1%}")
     if each.stuck:
@@ -185,17 +186,19 @@ def _state_lines(kind: Population, width: int) -> Iterator[Line]:
     states = shown_states(kind)
     active = [each for each in states if not each.is_ended]
     ended = [each for each in states if each.is_ended]
-    per_row = max(1, width // CELL_WIDTH)
+    has_all = width >= WIDE_CELL_WIDTH
+    cell_width = WIDE_CELL_WIDTH if has_all else CELL_WIDTH
+    per_row = max(1, width // cell_width)
     most = max((each.entities for each in active), default=0)
-    longest = NAME_WIDTH_MAX if per_row == 1 else NAME_WIDTH_IN_ROW
+    longest = NAME_WIDTH_IN_ROW if has_all else NAME_WIDTH_MAX
     name_width = min(longest, max((len(each.id) for each in active), default=0))
     for first in range(0, len(active), per_row):
         parts: list[Part] = []
         for each in active[first : first + per_row]:
-            cell = list(_cell(each, most, name_width))
+            cell = list(_cell(each, most, name_width, has_all=has_all))
             parts += cell
             length = sum(len(part) if isinstance(part, str) else len(part[0]) for part in cell)
-            parts.append(" " * (CELL_WIDTH - length))
+            parts.append(" " * (cell_width - length))
         yield _strip_end(parts)
     if ended:
         text = ", ".join(f"{each.id} {short_number(each.entities)}" for each in ended)
@@ -210,20 +213,25 @@ def _strip_end(parts: list[Part]) -> Line:
     return (*parts, last.rstrip() if isinstance(last, str) else (last[0].rstrip(), last[1]))
 
 
-def _cell(each: StatePopulation, most: int, name_width: int) -> Iterator[Part]:
-    """One state: its name, a bar, the number of entities, p95, and stuck entities."""
+def _cell(each: StatePopulation, most: int, name_width: int, *, has_all: bool) -> Iterator[Part]:
+    """One state: its name, a bar, the number of entities, time in the state, and stuck entities."""
     name = each.id if len(each.id) <= name_width else f"{each.id[: name_width - 1]}…"
     yield f"  {name:<{name_width}} "
     yield (bar(each.entities / most, BAR_CELLS), "cyan")
     yield f" {short_number(each.entities):>6}"
-    p95 = "" if each.p95_ms is None else f"p95 ≤{age_text(each.p95_ms)}"
-    yield (f"  {p95:<{4 + AGE_WIDTH}}", "dim")
+    quantiles = (("p50", each.p50_ms), ("p95", each.p95_ms), ("p99", each.p99_ms), ("p99.9", each.p999_ms))
+    for label, ms in quantiles if has_all else quantiles[1:2]:
+        text = "" if ms is None else f"{label} ≈{age_text(ms)}"
+        yield (f"  {text:<{len(label) + 1 + AGE_WIDTH}}", "dim")
     if each.stuck:
         yield (f" ⚠ {short_number(each.stuck)}{'+' if each.stuck_more else ''}", "bold yellow")
 
 
-def _rate_text(rate: float) -> str:
-    return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
+def rate_text(rate: float) -> str:
+    """Return steps per second as the console writes them (`components.js`)."""
+    if rate >= 100:
+        return f"{rate:,.0f}"
+    return f"{rate:.1f}" if rate >= 0.05 else "0"
 
 
 def _json(found: Overview) -> dict[str, Any]:
@@ -243,7 +251,10 @@ def _json(found: Overview) -> dict[str, Any]:
                     {
                         "state": state.id,
                         "entities": state.entities,
+                        "p50_ms": state.p50_ms,
                         "p95_ms": state.p95_ms,
+                        "p99_ms": state.p99_ms,
+                        "p999_ms": state.p999_ms,
                         "stuck": state.stuck,
                         "stuck_more": state.stuck_more,
                         "is_final": state.is_ended,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @common
 @click.pass_context
 def lifecycle(context: click.Context) -> None:
-    """A lifecycle in shared memory is what processes of one machine join, so that they stop together.
+    """A lifecycle in shared memory connects processes of one machine that stop together.
 
     `interlock run --lifecycle NAME`, `DrainMiddleware(app, name=NAME)` and `Lifecycle` of `interlock.shm` join one.
     """
@@ -79,7 +79,7 @@ def show(terminal: Terminal, name: str | None, *, as_json: bool) -> int:
 def drain(terminal: Terminal, name: str, *, timeout: str, as_json: bool) -> int:
     """Refuses new work in all processes of a lifecycle, and waits until work in progress has ended.
 
-    If the timeout expires first, the processes go on draining; the exit code is 7, and the output names who holds
+    If the timeout expires first, the processes continue draining; the exit code is 7, and the output names who holds
     permits. The command may be interrupted and repeated.
     """
     from interlock.shm.lifecycle.asgi import drain_workers  # not imported for `--help`

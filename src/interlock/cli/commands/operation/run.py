@@ -18,9 +18,11 @@ import click
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import open as open_runtime
 from interlock.cli import exit_codes
-from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
+from interlock.cli.options import common, duration_ms, example, key_prefix_option, log_option, pass_terminal
+from interlock.cli.output.log_handler import LogForm
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
+from interlock.cli.probing import probe_option, probing
 from interlock.cli.project import default_keyring, default_store, key_prefix_of, load_charts, project
 from interlock.cli.session import forbid_core_dumps, frozen_heap, run
 from interlock.cli.user_code import load_code
@@ -34,7 +36,9 @@ from interlock.stores.registry import without_password
 
 @example(
     "interlock run orders:charts --store sqlite:///orders.db",
+    "interlock run orders:charts -q --log json",
     "interlock run orders:charts --bus nats://127.0.0.1:4222?stream=orders",
+    "interlock run orders:charts --probe :8471",
 )
 @click.command("run")
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
@@ -47,7 +51,9 @@ from interlock.stores.registry import without_password
     "--lease", default="30s", metavar="DURATION", help="Time until work of a dead worker is requeued (default 30s)."
 )
 @click.option("--lifecycle", metavar="NAME", help="Stop together with all processes that use this lifecycle.")
+@probe_option
 @key_prefix_option
+@log_option
 @common
 @pass_terminal
 def run_command(
@@ -59,7 +65,9 @@ def run_command(
     drain: str,
     lease: str,
     lifecycle: str | None,
+    probe: str | None,
     key_prefix: str | None,
+    log: str | None,
 ) -> int:
     """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
     default is the charts of the project.
@@ -92,7 +100,7 @@ def run_command(
                 handler_defaults=project().handler_defaults,
                 keyring=default_keyring(),
             )
-            async with opening as runtime:
+            async with probing(terminal, probe, url) as probes, opening as runtime, probes.watching(runtime):
                 stack.enter_context(frozen_heap())
                 _print_running(terminal, charts, url)
                 for each in await missing_revisions(runtime):
@@ -107,7 +115,7 @@ def run_command(
                     _exit_now()
             return report
 
-    _print_stopped(terminal, run(work()))
+    _print_stopped(terminal, run(work(), log=None if log is None else LogForm(log)))
     return exit_codes.OK
 
 

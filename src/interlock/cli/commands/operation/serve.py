@@ -18,12 +18,15 @@ from interlock.cli.options import (
     common,
     example,
     key_prefix_option,
+    log_option,
     parse_principal,
     pass_terminal,
     user_name,
     words,
 )
+from interlock.cli.output.log_handler import LogForm
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.probing import probe_option, probing
 from interlock.cli.project import (
     default_keyring,
     key_prefix_of,
@@ -71,7 +74,9 @@ PORT = 8470
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy. May be repeated."
 )
+@probe_option
 @key_prefix_option
+@log_option
 @chart_option
 @common
 @pass_terminal
@@ -86,7 +91,9 @@ def serve(
     key_file: Path | None,
     principal: str | None,
     origins: tuple[str, ...],
+    probe: str | None,
     key_prefix: str | None,
+    log: str | None,
     charts: tuple[str, ...],
 ) -> int:
     """Prints a one-time sign-in link. Ctrl-C stops it after the current requests.
@@ -125,7 +132,7 @@ def serve(
 
     async def work_until_stopped() -> None:
         await check_exists(url)
-        async with opening() as runtime:
+        async with probing(terminal, probe, url) as probes, opening() as runtime, probes.watching(runtime) as exporter:
             if watcher is None:
                 user = local_user(given, await known_roles(runtime), read_only=read_only)
                 authentication = auth.Authentication(clock, local=user)
@@ -140,9 +147,10 @@ def serve(
                     origins=origins,
                     read_only=read_only,
                     ready=partial(ready, authentication),
+                    exporter=exporter,
                 )
 
-    run(work_until_stopped())
+    run(work_until_stopped(), log=None if log is None else LogForm(log))
     terminal.message("stopped")
     return exit_codes.OK
 

@@ -8,6 +8,7 @@ import io
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -18,16 +19,21 @@ from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal, escape_line
 from interlock.cli.output.values import count_text, json_line, json_text
 from interlock.cli.project import split_words
-from interlock.cli.session import open_for_reading, open_for_writing, run
+from interlock.cli.session import check_readable, open_for_reading, open_for_writing, run
 from interlock.errors import UsageError
 from interlock.model.encoding.codec import to_builtins
-from interlock.observe.audit import COLUMNS, AuditFilter, AuditProof, export_audit, time_text, verify_audit
+from interlock.observe.audit import COLUMNS, AuditFilter, export_audit, time_text
+from interlock.observe.audit_proof import AuditProof, verify_audit
 from interlock.operate.checkpoints import CheckpointWriter, publish_to_bus, publish_to_file, read_published
 from interlock.ports.clock import SystemClock
+from interlock.stores.registry import audited_tenants, with_tenant
 from interlock.trust.checkpoints import SignedCheckpoint, SigningKey, VerifyingKey
 
 PROBLEMS_SHOWN_MAX = 50
 """Problems that `verify` prints for people; the others are counted."""
+
+COVERS_SHOWN_MAX = 10
+"""Checkpoints of which `verify` says for people what they still cover: the newest."""
 
 
 @example(
@@ -97,62 +103,96 @@ def export(
 @example(
     "interlock audit verify sqlite:///orders.db",
     "interlock audit verify --public-key 1f0a...c9 --anchors checkpoints.jsonl",
+    "interlock audit verify postgresql://db.internal/shop --all-tenants",
 )
 @audit.command
 @words("")
+@click.option("--all-tenants", is_flag=True, help="Verify each tenant of the database.")
 @click.option("--public-key", metavar="HEX", help="The public key of the checkpoints, as `audit key` printed it.")
 @click.option("--anchors", metavar="FILE", help="A file of published checkpoints (see `audit checkpoint --publish`).")
 @json_option
 @common
 @pass_terminal
 def verify(
-    terminal: Terminal, words: tuple[str, ...], *, public_key: str | None, anchors: str | None, as_json: bool
+    terminal: Terminal,
+    words: tuple[str, ...],
+    *,
+    all_tenants: bool,
+    public_key: str | None,
+    anchors: str | None,
+    as_json: bool,
 ) -> int:
-    """Prints each damaged row and journal, and what is still proven. Exit code 8 if anything is damaged.
+    """Prints every damaged row and journal, and what is still proven. Exit code 8 if anything is damaged.
 
-    Without --public-key it cannot detect a journal or an audit that was rewritten from its start. Without --anchors it
-    cannot detect that the latest rows were removed, or that the whole store was replaced by an older copy.
+    Compares what retention removed with its records, and checkpoints with what is there. Without --public-key it cannot
+    detect a journal or an audit that was rewritten from its start. Without --anchors it cannot detect that the latest
+    rows were removed, or that the whole store was replaced by an older copy.
     """
     url, _ = split_words(words)
     key = None if public_key is None else VerifyingKey.of(public_key)
     published = () if anchors is None else read_published(Path(anchors))
 
-    async def work() -> AuditProof:
-        async with open_for_reading(url) as runtime:
+    async def work(address: str) -> AuditProof:
+        async with open_for_reading(address) as runtime:
             with Progress(terminal, "journals") as progress:
                 progress.line("verifying")
                 now_ms = runtime.clock.now_ms()
-                return await verify_audit(runtime.store, now_ms=now_ms, key=key, published=published)
+                stream = None if runtime.store.audit is None else runtime.store.audit.first_audit_head
+                own = tuple(each for each in published if each.checkpoint.stream == stream or not all_tenants)
+                return await verify_audit(runtime.store, now_ms=now_ms, key=key, published=own)
 
-    proof = run(work())
+    async def tenants() -> tuple[str, ...]:
+        await check_readable(url)
+        return await audited_tenants(url)
+
+    found: dict[str, AuditProof] = {}
+    for tenant in run(tenants()) if all_tenants else (None,):
+        proof = run(work(url if tenant is None else with_tenant(url, tenant)))
+        found[tenant or ""] = proof
+        if tenant is not None and not as_json:
+            terminal.report((f"tenant {quote(tenant, safe='') or '(default)'}", "bold"))
+        if not as_json:
+            _print_proof(terminal, proof, is_signed=key is not None)
     if as_json:
-        terminal.data(json_text(to_builtins(proof)))
-    else:
-        _print_proof(terminal, proof, is_signed=key is not None)
-    return exit_codes.CORRUPTION if proof.problems else exit_codes.OK
+        terminal.data(json_text(to_builtins(found if all_tenants else found[""])))
+    elif any(each.found for each in found.values()):
+        terminal.message(("hint:", "green"), f" {exit_codes.CORRUPTION_HINT}")
+    return exit_codes.CORRUPTION if any(each.found for each in found.values()) else exit_codes.OK
 
 
 def _print_proof(terminal: Terminal, proof: AuditProof, *, is_signed: bool) -> None:
     for each in proof.problems[:PROBLEMS_SHOWN_MAX]:
         terminal.report(("✗ ", "red"), (each.place, "bold"), f"  {each.code}: {each.message}")
-    if len(proof.problems) > PROBLEMS_SHOWN_MAX:
-        terminal.report(f"  and {len(proof.problems) - PROBLEMS_SHOWN_MAX:,} more; --json lists all")
+    if proof.found > PROBLEMS_SHOWN_MAX:
+        listed = "all" if proof.found == len(proof.problems) else f"{len(proof.problems):,}"
+        terminal.report(f"  and {proof.found - PROBLEMS_SHOWN_MAX:,} more; --json lists {listed}")
     rows = count_text(proof.rows, "row", "rows")
     entities = count_text(proof.entities, "entity", "entities")
     entries = count_text(proof.entries, "entry", "entries")
     archived = f", {proof.archived:,} archived" if proof.archived else ""
     checkpoints = count_text(proof.checkpoints, "checkpoint", "checkpoints")
     text = f"{rows} of the audit, {entities} with {entries}{archived}, {checkpoints}: "
-    problems = count_text(len(proof.problems), "problem", "problems")
-    terminal.report((text + problems, "bold red" if proof.problems else "bold"))
+    problems = count_text(proof.found, "problem", "problems")
+    terminal.report((text + problems, "bold red" if proof.found else "bold"))
+    _print_covers(terminal, proof)
     if proof.proven_ms is not None:
         terminal.report(f"  proven by a signed checkpoint: what was there at {time_text(proof.proven_ms)}")
     elif is_signed:
         terminal.report("  no checkpoint proves anything; `interlock audit checkpoint` writes them")
     else:
         terminal.report("  without --public-key the chains show accidents and partial edits only")
-    if proof.problems:
-        terminal.message(("hint:", "green"), f" {exit_codes.CORRUPTION_HINT}")
+
+
+def _print_covers(terminal: Terminal, proof: AuditProof) -> None:
+    """Say which checkpoints do not cover everything any more that they name, and why."""
+    partial = [each for each in proof.covers if each.kept < each.entities or not each.holds]
+    for each in partial[-COVERS_SHOWN_MAX:]:
+        counts = (("pruned", each.pruned), ("compacted", each.compacted), ("damaged", each.damaged))
+        gone = ", ".join(f"{count:,} {word}" for word, count in counts if count)
+        text = f"{each.kept:,} of {count_text(each.entities, 'entity', 'entities')}{f' ({gone})' if gone else ''}"
+        terminal.report(f"  checkpoint {each.number} {'covers' if each.holds else 'does not hold; it named'} {text}")
+    if len(partial) > COVERS_SHOWN_MAX:
+        terminal.report(f"  and {len(partial) - COVERS_SHOWN_MAX:,} earlier ones; --json lists them")
 
 
 @example(

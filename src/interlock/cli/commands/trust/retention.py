@@ -29,7 +29,6 @@ from interlock.model.encoding.codec import to_builtins
 from interlock.model.limits import COMPACT_ENTRIES_MIN
 from interlock.operate.retention.rules import RetentionReport, RetentionResult, RetentionRule, rules_of_charts
 from interlock.operate.retention.run import RetentionRun
-from interlock.runtime.charts.registry import RETENTION_KIND
 from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import tenant_of
 
@@ -182,7 +181,7 @@ def _needed(kind: str | None) -> str:
 def _of_charts(runtime: Runtime, kind: str | None) -> list[RetentionRule]:
     """Return the retention of the charts. Raises UsageError if there is none: that must not look like success."""
     found = [each for each in rules_of_charts(runtime) if kind in (None, each.kind)]
-    if all(each.kind == RETENTION_KIND for each in found):
+    if not found:
         what = "no chart" if kind is None else f"the chart `{kind}`"
         message = f"{what} declares `retention`" if kind is None else f"{what} declares no `retention`"
         hint = "add it to the chart, such as retention: {ended: 90d}; or use --kind and --older"

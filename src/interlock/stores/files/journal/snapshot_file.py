@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from interlock.model.encoding.codec import UNDECODABLE, encode
 from interlock.model.event import Event
+from interlock.model.held import HELD_TAG, HOLD, RESUME
 from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
@@ -150,12 +151,16 @@ class KnownConfigurations:
     def learn(self, revision: str, configuration: tuple[str, ...], facts: ListFacts) -> None:
         """Remember the states and tags of an entity in this configuration."""
         if len(self._known) < self.LIMIT:
-            self._known[revision, configuration] = (tuple(facts.entered_ms), facts.tags)
+            tags = tuple(each for each in facts.tags if each != HELD_TAG)  # of one entity, not of its states
+            self._known[revision, configuration] = (tuple(facts.entered_ms), tags)
 
     def after_record(self, facts: ListFacts | None, record: JournalRecord) -> ListFacts:
         """The facts after an entry that was read from a journal."""
         entry = record.entry
         states, tags = self._known.get((entry.revision, entry.after), (entry.after, ()))
+        was_held = facts is not None and HELD_TAG in facts.tags
+        if entry.event.name == HOLD or (was_held and entry.event.name != RESUME):
+            tags = (HELD_TAG, *tags)
         return _after_event(facts, entry.event, states, tags)
 
     def after_append(self, facts: ListFacts | None, append: Append) -> ListFacts:

@@ -130,7 +130,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "span",
             "for ",
             isLatest() ? age(shown.since_ms) : "—",
-            shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≤ ${limit(shown.p95_ms)})`) : null,
+            shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≈ ${duration(shown.p95_ms)})`) : null,
           ),
         h("span", "version ", h("b", shown.version)),
         h("span", "revision ", revision(shown.revision, shown.label)),
@@ -175,6 +175,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "effect",
           ),
         ],
+      entry && entry.attempts.length > 0 && [h("h4", "Attempts"), h("ul.attempts", entry.attempts.map(attemptLine))],
       shown.output !== null && [h("h4", "Output"), json(shown.output)],
     );
     fill(
@@ -347,7 +348,11 @@ page("/e/(.+)", async (main, [entity], given) => {
         ),
       ),
       time(each.time_ms),
-      [h("b", each.event), each.outcome !== "applied" && h("span.muted", ` ${each.outcome}`)],
+      [
+        h("b", each.event),
+        each.outcome !== "applied" && h("span.muted", ` ${each.outcome}`),
+        each.attempts.length > 1 && h("span.warn", ` ↻ ${each.attempts.length} attempts`),
+      ],
       each.before.join() === each.after.join()
         ? h("span.muted", "no change")
         : [states(each.before), " → ", states(each.after)],
@@ -519,9 +524,22 @@ function workNote(each) {
 function failedAttempts(each) {
   const failed = each.error?.failed;
   if (!Array.isArray(failed) || !failed.length) return "";
-  const line = (one) =>
-    h("li", `attempt ${one.number} `, time(one.started_ms), ` ✗ after ${duration(one.duration_ms)}: `, h("code", one.code), one.message ? ` ${one.message}` : "");
-  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul", failed.toReversed().map(line)));
+  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul", failed.toReversed().map(attemptLine)));
+}
+
+/** One attempt: when it started, how long it ran, its error, and when the next one was due. */
+function attemptLine(each) {
+  const after = duration(each.duration_ms);
+  if (!each.code) return h("li", `attempt ${each.number} `, time(each.started_ms), ` ✓ after ${after}`);
+  return h(
+    "li",
+    `attempt ${each.number} `,
+    time(each.started_ms),
+    ` ✗ after ${after}: `,
+    h("code", each.code),
+    each.message ? ` ${each.message}` : "",
+    each.next_ms && [", next ", time(each.next_ms)],
+  );
 }
 
 const effectNames = (names) =>

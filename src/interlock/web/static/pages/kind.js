@@ -19,7 +19,7 @@ import {
   table,
   time,
 } from "/static/components.js";
-import {entityPath, kindPath, limit, number, quantity, revision, stateName} from "/static/format.js";
+import {duration, entityPath, kindPath, limit, number, quantity, revision, stateName} from "/static/format.js";
 
 const base = (kind) => `kinds/${encodeURIComponent(kind)}`;
 
@@ -123,7 +123,7 @@ function population(kind, view) {
   const most = Math.max(1, ...view.states.map((each) => each.entities));
   return table(
     "Entities by state",
-    ["State", ["Entities", "num"], ["", "share"], ["p95 time in state", "num"], ["Stuck", "num"]],
+    ["State", ["Entities", "num"], ["", "share"], ["p50", "num"], ["p95", "num"], ["p99", "num"], ["p99.9", "num"], ["Stuck", "num"]],
     view.states.map((each) =>
       h(
         "tr",
@@ -142,7 +142,7 @@ function population(kind, view) {
         ),
         num(number(each.entities)),
         h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / most}%`}}))),
-        num(each.p95_ms === null ? "—" : `≤ ${limit(each.p95_ms)}`),
+        ...[each.p50_ms, each.p95_ms, each.p99_ms, each.p999_ms].map((ms) => num(ms === null ? "—" : `≈ ${duration(ms)}`)),
         h(
           "td.num",
           attrs({class: each.stuck ? "bad" : "muted"}),

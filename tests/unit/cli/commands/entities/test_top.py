@@ -71,7 +71,7 @@ JOAN = {"id": "joan", "roles": ["support"]}
 
 def state(name: str, entities: int, p95_ms: int | None = None, **fields: Any) -> StatePopulation:
     """A state of a chart without hierarchy."""
-    return StatePopulation(name, fields.pop("type", "atomic"), 1, None, entities, p95_ms, **fields)
+    return StatePopulation(name, fields.pop("type", "atomic"), 1, None, entities, p95_ms=p95_ms, **fields)
 
 
 OVERVIEW = Overview(

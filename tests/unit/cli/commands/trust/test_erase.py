@@ -122,7 +122,7 @@ def test_a_lost_master_key_is_reported(call: Caller, project: Path) -> None:
 @pytest.mark.parametrize("old", ["journal", "keys"])
 @pytest.mark.parametrize("url", STORES)
 def test_an_erasure_is_applied_again_after_a_restore(call: Caller, project: Path, url: str, old: str) -> None:
-    """Whichever of the two was restored from an older copy, the other one knows of the erasure."""
+    """Whichever of the two was restored from an older copy, the other one has the erasure."""
     living(call, url)
     copies = project / "copies"
     copies.mkdir()

@@ -57,7 +57,7 @@ def test_a_rotated_key_works_until_the_end_of_the_overlap(folder: Path, call: Ca
     assert [False, True] == [opens(folder, each, later_ms=3_600_000) for each in (old, new)]
     assert [first[each] for each in ("id", "roles", "rights")] == [second[each] for each in ("id", "roles", "rights")]
     assert opens(folder, new, later_ms=90 * DAY_MS - 60_000)
-    assert not opens(folder, new, later_ms=90 * DAY_MS + 60_000)  # it lives as long as the old one did
+    assert not opens(folder, new, later_ms=90 * DAY_MS + 60_000)  # it is valid as long as the old one was
 
     last = call("keys", "rotate", second["key"], "--overlap", "0s").out.strip()
     assert [True, False, True] == [opens(folder, each) for each in (old, new, last)]

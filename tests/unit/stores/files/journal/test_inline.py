@@ -53,7 +53,7 @@ class Watched(OperatingSystem):
         super().fdatasync(file)
 
 
-async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:
+async def started(tmp_path: Path) -> tuple[FileStore, Watched]:
     """A store with an open journal."""
     fs = Watched()
     store = FileStore(tmp_path / "store", fs=fs)
@@ -67,7 +67,7 @@ async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:
 async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[FileStore, Watched]]:
     """A store on a quick disk."""
     monkeypatch.setattr(files, "InlinePolicy", Quick)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     yield store, fs
     await store.close()
 
@@ -96,7 +96,7 @@ async def test_many_callers_are_served_by_threads(
 async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop continues meanwhile."""
     monkeypatch.setattr(files, "InlinePolicy", Slow)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     await store.append(step(2, "k2"))
     await store.close()
 
@@ -113,7 +113,7 @@ async def test_every_flush_is_measured(tmp_path: Path, monkeypatch: pytest.Monke
             took.append(ns)
 
     monkeypatch.setattr(files, "InlinePolicy", Noting)
-    store, fs = await begun(tmp_path)
+    store, fs = await started(tmp_path)
     by_threads = len(took)
     await store.append(step(2, "k2"))
     await store.append(step(2, "k2"))
@@ -158,7 +158,7 @@ async def test_a_lock_of_another_process_is_waited_for_by_a_thread(
     held = os.open(path, os.O_RDONLY)
     OperatingSystem().lock(held, 0)
     waiting = asyncio.ensure_future(store.append(step(2, "k2")))
-    while store._threads._unfinished == 0:  # noqa: ASYNC110 - a store tells nobody that it waits
+    while store._threads._unfinished == 0:  # noqa: ASYNC110 - a store has no signal that it waits
         await asyncio.sleep(0)
     os.close(held)
 
@@ -195,7 +195,7 @@ async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Wat
     assert [threading.get_ident()] == fs.flushed_by
 
 
-# What may be done at once
+# What may be done immediately
 
 
 def journal_of(

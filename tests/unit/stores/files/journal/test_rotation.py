@@ -139,7 +139,7 @@ async def test_an_empty_journal_with_sealed_segments_is_damage(store: FileStore,
 
 
 async def test_records_are_adopted_byte_for_byte(store: FileStore, tmp_path: Path) -> None:
-    """An archive has the same bytes; adopting again adds nothing; the life can go on there."""
+    """An archive has the same bytes; adopting again adds nothing; the entity can continue there."""
     records = await filled(store, ended=True)
     archive = FileStore(tmp_path / "archive")
     last = step(ENTRIES, f"k{ENTRIES}", ended=True)
@@ -259,7 +259,7 @@ async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(sto
 
 
 async def test_a_released_entity_without_its_snapshot_is_stopped(store: FileStore, tmp_path: Path) -> None:
-    """Its snapshot and keys are not a cache any more: without them a key could be applied twice."""
+    """Its snapshot and keys are no longer a cache: without them a key could be applied twice."""
     await filled(store, 3, ended=True)
     await store.release_journal(ENTITY, version=3, archive=ARCHIVE)
     (directory(tmp_path) / "state.json").unlink()

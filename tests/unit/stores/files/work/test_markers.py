@@ -204,7 +204,7 @@ def test_a_marker_without_work_is_deleted() -> None:
 
 
 def test_a_marker_without_an_entity_is_ignored() -> None:
-    """Nobody makes such a one; a person may have removed the entity."""
+    """No code of ours makes one; a person may have removed the entity."""
     pair = Pair()
     fs = Simulated(pair.world, process=7)
     pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")

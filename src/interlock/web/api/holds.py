@@ -1,0 +1,117 @@
+"""Hold and resume an entity or a kind, and list what is held.
+
+Rule: a user holds and sees only kinds that they may see. Who may not see the hidden states of a kind holds none of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from interlock.errors import UsageError
+from interlock.runtime.holds.operator import Hold
+from interlock.runtime.request_checks import check_entity
+from interlock.web.api.work import Done
+from interlock.web.http.endpoint import Endpoint, RequestContext
+
+Reason = Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class HoldsQuery(Struct, frozen=True):
+    """Of one kind, or of all."""
+
+    kind: str | None = None
+
+
+class HoldBody(Struct, frozen=True):
+    """What to hold: an entity, or all entities of a kind; and why."""
+
+    reason: Reason
+    entity: str | None = None
+    kind: str | None = None
+
+
+class ResumeBody(Struct, frozen=True):
+    """Whose hold ends, and what it did to timers with a deadline."""
+
+    entity: str | None = None
+    kind: str | None = None
+    reason: Reason | None = None
+    timers: Literal["deadline", "shift"] = "deadline"
+
+
+class HoldsView(Struct, frozen=True):
+    """What is held: first kinds, then entities."""
+
+    holds: tuple[Hold, ...]
+    now_ms: int
+
+
+async def list_holds(request: RequestContext) -> HoldsView:
+    """Return what is held, of the kinds that the user may see."""
+    console, kind = request.console, request.query.kind
+    if kind is not None:
+        console.check_kind(request.user, kind)
+    found = await console.runtime.holds(kind)
+    shown = tuple(each for each in found if _may_see(request, each))
+    return HoldsView(shown, console.clock.now_ms())
+
+
+def _may_see(request: RequestContext, hold: Hold) -> bool:
+    kind = hold.name.partition("/")[0]
+    is_visible = request.may_see(kind) if hold.is_kind else request.may_see_entity(hold.name)
+    return is_visible and not request.console.sees_covers(request.user, kind)
+
+
+async def hold(request: RequestContext) -> Hold:
+    """Hold an entity or a kind."""
+    body, runtime = request.body, request.console.runtime
+    if _checked(request):
+        return await runtime.hold(body.entity, reason=body.reason, principal=request.user.principal)
+    return await runtime.hold_kind(body.kind, reason=body.reason, principal=request.user.principal)
+
+
+async def resume(request: RequestContext) -> Done:
+    """End a hold; `done` is false if there was none."""
+    body, runtime = request.body, request.console.runtime
+    who = request.user.principal
+    if _checked(request):
+        return Done(await runtime.resume(body.entity, reason=body.reason, principal=who, timers=body.timers))
+    return Done(await runtime.resume_kind(body.kind, reason=body.reason, principal=who, timers=body.timers))
+
+
+def _checked(request: RequestContext) -> bool:
+    """Whether the request names an entity; otherwise it names a kind. Raises UsageError, or as `check_kind`."""
+    body = request.body
+    if (body.entity is None) == (body.kind is None):
+        raise UsageError("name either an `entity` or a `kind`", code="hold.what")
+    kind = body.kind if body.entity is None else check_entity(body.entity)
+    request.console.check_kind(request.user, kind)
+    request.console.check_writable(request.user, kind)
+    return body.entity is not None
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET", path="/holds", summary="List what is held", handler=list_holds, query=HoldsQuery, answer=HoldsView
+    ),
+    Endpoint(
+        method="POST",
+        path="/hold",
+        summary="Hold an entity or a kind",
+        handler=hold,
+        right="operate",
+        body=HoldBody,
+        answer=Hold,
+    ),
+    Endpoint(
+        method="POST",
+        path="/resume",
+        summary="Resume an entity or a kind",
+        handler=resume,
+        right="operate",
+        body=ResumeBody,
+        answer=Done,
+    ),
+)
