@@ -383,7 +383,6 @@ class BundleImport:
             tuple(each.id for each in states),
             tuple(sorted({tag for each in states for tag in each.tags})),
             work,
-            others=ListedStates().others(kernel, snapshot),
         )
         result = await self._store.append(append)
         if not isinstance(result, Appended):
