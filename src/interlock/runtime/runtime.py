@@ -138,8 +138,7 @@ class Runtime:
         self._admission = Admission(gate)
         self._requests = CallerRequests(self.entities, self._admission, models)
         self._views = ReaderViews(self.entities)
-        self.sender = self._requests.sender
-        self.mover = self._requests.mover
+        self.sender, self.mover = self._requests.sender, self._requests.mover
         self.ringer: WorkRinger | None = None
         if store.wakeups is not None:
             self.ringer = WorkRinger(store.wakeups, clock)
