@@ -23,6 +23,7 @@ class Announcements:
     def __init__(self) -> None:
         # Weak: an event exists as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._has_watched = False
         self._followers: set[asyncio.Event] = set()
         self._work_listeners: list[OnWork] = []
         self.on_entry: Callable[[], None] | None = None
@@ -39,6 +40,7 @@ class Announcements:
 
     def changed(self, entity: str) -> asyncio.Event:
         """Return an event that is set at the next append to the entity, or when the runtime closes."""
+        self._has_watched = True
         return self._watchers.setdefault(entity, asyncio.Event())
 
     @contextmanager
@@ -67,7 +69,7 @@ class Announcements:
                 listener(append)
 
     def _announce(self, entity: str, work: WorkDelta) -> None:
-        if self._watchers and (changed := self._watchers.pop(entity, None)) is not None:
+        if self._has_watched and (changed := self._watchers.pop(entity, None)) is not None:
             changed.set()
         for each in self._followers:
             each.set()

@@ -175,11 +175,21 @@ class EntityTurn:
         self._priority = priority
         self._principal = principal
 
-    async def __aenter__(self) -> None:
-        mailboxes, entity = self._mailboxes, self._entity
-        if entity not in mailboxes:
-            mailboxes[entity] = None
+    def try_enter(self) -> bool:
+        """Take the turn if no other caller has it; False otherwise. Whoever took it calls `leave`.
+
+        For the send: `async with` costs two coroutines, and most entities have one caller.
+        """
+        if self._entity in self._mailboxes:
+            return False
+        self._mailboxes[self._entity] = None
+        return True
+
+    async def enter(self) -> None:
+        """Take the turn, and wait for it if others have it. Whoever took it calls `leave`."""
+        if self.try_enter():
             return
+        mailboxes, entity = self._mailboxes, self._entity
         mailbox = mailboxes[entity]
         if mailbox is None:
             mailbox = mailboxes[entity] = Mailbox()
@@ -202,15 +212,19 @@ class EntityTurn:
             if ticket[1].cancelled():
                 mailbox.remove(self._priority, ticket)
             else:
-                self._pass_on()
+                self.leave()
             raise
+
+    async def __aenter__(self) -> None:
+        await self.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pass_on()
+        self.leave()
 
-    def _pass_on(self) -> None:
+    def leave(self) -> None:
+        """Give the turn to the next caller."""
         mailbox = self._mailboxes[self._entity]
         if mailbox is not None:
             mailbox.note_turn(self._waiting.now_ms())

@@ -212,7 +212,9 @@ class EntitySender:
                     if entities.process.meter is not None:
                         entities.count(request.event.name, unseen)
                     return unseen
-        async with turn:
+        if not turn.try_enter():
+            await turn.enter()
+        try:
             if entities.process.epoch is None:
                 await entities.epoch()
             for attempt in range(entities.tries_max):
@@ -228,6 +230,8 @@ class EntitySender:
                 if entities.tries_max == 1:
                     raise joined_conflict(entity)
                 await entities.clock.sleep_ms(CONFLICT_WAIT.wait_ms(attempt, entities.clock.jitter()))
+        finally:
+            turn.leave()
         raise too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
