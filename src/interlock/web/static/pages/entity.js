@@ -15,8 +15,11 @@ import {
   entityLink,
   eventList,
   foldedList,
+  holdDialog,
+  holdNotes,
   json,
   problemNote,
+  resumeDialog,
   row,
   sagaSteps,
   sendForm,
@@ -29,6 +32,8 @@ import {apiPath, duration, kindPath, limit, number, quantity, revision} from "/s
 
 /** Rows of the journal that are shown at first and added with each click. */
 const ROWS = 100;
+/** How often the page asks whether the entity is held: the hold of a kind is not an entry, so no stream tells it. */
+const HOLDS_MS = 10_000;
 
 page("/e/(.+)", async (main, [entity], given) => {
   document.title = `${entity} · Interlock`;
@@ -48,6 +53,8 @@ page("/e/(.+)", async (main, [entity], given) => {
     {label: `Chart of ${latest.kind}`, states: detail ? detail.kind.states.map((each) => each.id) : []},
   ).catch((problem) => h("p.empty", problem.detail || "No diagram"));
   const head = h("div");
+  const held = h("div", attrs({"aria-live": "polite"}));
+  let holds = await loadHolds();
   const details = h("div.story", attrs({"aria-live": "polite"}));
   const accepted = h("section.card");
   const pending = h("section.card");
@@ -119,6 +126,11 @@ page("/e/(.+)", async (main, [entity], given) => {
             isLatest() &&
             !shown.ended &&
             h("button.primary", attrs({onclick: chooseEvent, title: "Send an event (e)"}), "Send event…"),
+          may("operate") &&
+            holds.may_hold &&
+            !latest.ended &&
+            !holds.holds.some((each) => each.name === entity) &&
+            h("button", attrs({onclick: () => holdDialog({entity}, refresh)}), "Hold…"),
           h("button", attrs({onclick: verify}), "Verify journal"),
         ),
       ),
@@ -140,6 +152,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         shown.masked && h("span.pill", "masked"),
       ),
     );
+    fill(held, holdNotes(holds.holds, (each) => resumeDialog(each, refresh)));
     const entry = shown.entry;
     fill(
       details,
@@ -372,6 +385,22 @@ page("/e/(.+)", async (main, [entity], given) => {
     showJournal();
   }
 
+  async function loadHolds() {
+    return get(`holds?entity=${encodeURIComponent(entity)}`);
+  }
+
+  async function refreshHolds() {
+    if (document.hidden) return;
+    try {
+      const now = await loadHolds();
+      if (JSON.stringify(now.holds) === JSON.stringify(holds.holds)) return;
+      holds = now;
+      show();
+    } catch {
+      /* the next request says what is wrong */
+    }
+  }
+
   async function computeChanges() {
     const version = shown.version;
     try {
@@ -396,7 +425,12 @@ page("/e/(.+)", async (main, [entity], given) => {
   async function refresh() {
     const isFollowing = wanted === latest.latest;
     const last = entries.length ? entries[entries.length - 1].version : 0;
-    const [now, more] = await Promise.all([get(`entity/${path}`), get(`journal/${path}?after=${last}&limit=100`)]);
+    const [now, more, heldNow] = await Promise.all([
+      get(`entity/${path}`),
+      get(`journal/${path}?after=${last}&limit=100`),
+      loadHolds(),
+    ]);
+    holds = heldNow;
     const known = entries.length ? entries[entries.length - 1].version : 0;
     latest = now;
     const fresh = more.entries.filter((each) => each.version > known);
@@ -469,10 +503,13 @@ page("/e/(.+)", async (main, [entity], given) => {
   };
   addEventListener("keydown", onKey);
   onLeave(main, () => removeEventListener("keydown", onKey));
+  const holdsTimer = setInterval(refreshHolds, HOLDS_MS);
+  onLeave(main, () => clearInterval(holdsTimer));
 
   fill(
     main,
     head,
+    held,
     h(
       "div.split.entity",
       h("section.card.picture", attrs({"aria-label": "Diagram"}), chart),
