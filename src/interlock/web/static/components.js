@@ -307,7 +307,7 @@ export function holdNotes(holds, onResume) {
         time(each.at_ms),
         each.reason ? ` “${each.reason}”` : "",
       ),
-      h("p", "Timers, new effects and events wait until it is resumed."),
+      h("p", "Timers and new effects wait, and events are refused, until it is resumed."),
       may("operate") && h("button", attrs({onclick: () => onResume(each)}), isKind ? `Resume all ${each.name}…` : "Resume…"),
     );
   });

@@ -4,6 +4,7 @@ import {get, live, may, post} from "/static/api.js";
 import {attrs, change, fill, h, updateQuery, debounce, onLeave, page, toast} from "/static/dom.js";
 import {asCurl, asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
+import {timeline} from "/static/timeline.js";
 import {
   SAGA_PHASES,
   WORK_STATUSES,
@@ -60,6 +61,7 @@ page("/e/(.+)", async (main, [entity], given) => {
   const pending = h("section.card");
   const saga = h("div");
   const journal = h("section.card");
+  const life = h("section.card.timeline", attrs({"aria-label": "Timeline", hidden: true}));
   const slider = h("input", attrs({
     type: "range",
     min: 1,
@@ -209,8 +211,23 @@ page("/e/(.+)", async (main, [entity], given) => {
     );
     fill(accepted, h("h2", "Accepted events"), acceptedList());
     fill(pending, h("h2", "Pending"), pendingList());
+    showTimeline();
     showJournal();
     mark();
+  }
+
+  function showTimeline() {
+    change(life, {hidden: entries.length === 0});
+    fill(
+      life,
+      timeline(entries, {
+        nowMs: latest.now_ms,
+        ended: latest.ended,
+        shown: shown.version,
+        isComplete: !older,
+        pick: showVersion,
+      }),
+    );
   }
 
   function acceptedList() {
@@ -531,6 +548,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         pending,
       ),
     ),
+    life,
     journal,
   );
   show();
