@@ -93,7 +93,8 @@ export function lifeOf(entries, endMs) {
 
 function summary(stayed, worked, attempts, failed) {
   if (!worked) return duration(stayed);
-  const parts = [`waiting ${duration(stayed - worked)}`, `effect ${duration(worked)}`];
+  const parts = [`effect ${duration(worked)}`];
+  if (stayed > worked) parts.unshift(`waiting ${duration(stayed - worked)}`);
   if (attempts.length) parts.push(`${quantity(attempts.length, "attempt")}, ${number(failed)} failed`);
   return parts.join(" · ");
 }

@@ -528,7 +528,7 @@ page("/e/(.+)", async (main, [entity], given) => {
     head,
     held,
     h(
-      "div.split.entity",
+      chart.isWide ? "div.split.entity.stacked.short" : "div.split.entity",
       h("section.card.picture", attrs({"aria-label": "Diagram"}), chart),
       h(
         "div.side",
