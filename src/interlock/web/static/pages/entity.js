@@ -29,7 +29,7 @@ import {
   time,
   until,
 } from "/static/components.js";
-import {apiPath, duration, kindPath, limit, number, quantity, revision} from "/static/format.js";
+import {apiPath, clock, duration, kindPath, limit, number, quantity, revision} from "/static/format.js";
 
 /** Rows of the journal that are shown at first and added with each click. */
 const ROWS = 100;
@@ -190,7 +190,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "effect",
           ),
         ],
-      entry && entry.attempts.length > 0 && [h("h4", "Attempts"), h("ul.attempts", entry.attempts.map(attemptLine))],
+      entry && entry.attempts.length > 0 && [h("h4", "Attempts"), h("ul.plain.attempts", entry.attempts.map(attemptLine))],
       shown.output !== null && [h("h4", "Output"), json(shown.output)],
     );
     fill(
@@ -381,7 +381,12 @@ page("/e/(.+)", async (main, [entity], given) => {
       [
         h("b", each.event),
         each.outcome !== "applied" && h("span.muted", ` ${each.outcome}`),
-        each.attempts.length > 1 && h("span.warn", ` ↻ ${each.attempts.length} attempts`),
+        each.attempts.length > 0 &&
+          h(
+            "details",
+            h("summary.warn", `↻ ${quantity(each.attempts.length, "attempt")}`),
+            h("ul.plain.attempts", each.attempts.map(attemptLine)),
+          ),
       ],
       each.before.join() === each.after.join()
         ? h("span.muted", "no change")
@@ -579,21 +584,24 @@ function workNote(each) {
 function failedAttempts(each) {
   const failed = each.error?.failed;
   if (!Array.isArray(failed) || !failed.length) return "";
-  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul", failed.toReversed().map(attemptLine)));
+  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul.plain.attempts", failed.toReversed().map(attemptLine)));
 }
 
-/** One attempt: when it started, how long it ran, its error, and when the next one was due. */
+/** One attempt: how long it ran, its error, when it started, and how much later the next one was due. */
 function attemptLine(each) {
-  const after = duration(each.duration_ms);
-  if (!each.code) return h("li", `attempt ${each.number} `, time(each.started_ms), ` ✓ after ${after}`);
+  const {number: count, code, message, started_ms, duration_ms, next_ms} = each;
+  const wait = next_ms && next_ms - started_ms - duration_ms;
   return h(
     "li",
-    `attempt ${each.number} `,
-    time(each.started_ms),
-    ` ✗ after ${after}: `,
-    h("code", each.code),
-    each.message ? ` ${each.message}` : "",
-    each.next_ms && [", next ", time(each.next_ms)],
+    h("b", attrs({class: code ? "bad" : "good"}), `${code ? "✗" : "✓"} attempt ${count}`),
+    ` ran ${duration(duration_ms)}`,
+    code && [": ", h("code", code), message ? ` ${message}` : ""],
+    h(
+      "div.muted",
+      "started ",
+      time(started_ms),
+      next_ms && [", next try ", h("span", attrs({title: clock(next_ms)}), wait > 0 ? `${duration(wait)} later` : "at once")],
+    ),
   );
 }
 
