@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 from interlock.testing.clock import VirtualClock
+from interlock.trust.users import RIGHTS
+from tests.support.accounts import account
 from tests.unit.web.consoles import Client, console_of, make_user, open_console
 
 READER = make_user("eve", rights=("read", "send"))
@@ -86,4 +88,18 @@ async def test_a_job_of_the_console_cannot_be_held() -> None:
         job = await client.job("verify", {})
         view = await client.json(f"holds?entity=interlock-job/{job['id']}")
 
+    assert (False, []) == (view["may_hold"], view["holds"])
+
+
+async def test_a_user_who_may_not_see_hidden_states_sees_no_hold() -> None:
+    clock = VirtualClock(1_000_000_000_000)
+    ada = make_user("ada", roles=("customer",), rights=tuple(each for each in RIGHTS if each != "read:sensitive"))
+    async with open_console(charts=(account(),), clock=clock) as client:
+        await client.runtime.create("account/1", principal=ada.principal)
+        await act(client, clock, "hold", {"entity": "account/1", "reason": "case 118"})
+        own = await client.json("holds?entity=account/1")
+        async with console_of(client.runtime, who=ada) as covered:
+            view = await covered.json("holds?entity=account/1")
+
+    assert 1 == len(own["holds"])
     assert (False, []) == (view["may_hold"], view["holds"])
