@@ -817,13 +817,9 @@ class Runtime:
         """End the hold of every entity that a query finds, as `resume`; return how many were held."""
         return await self._operator().resume_matching(query, reason=reason, principal=principal, timers=timers)
 
-    async def holds(self, kind: str | None = None) -> tuple[Hold, ...]:
-        """Return what is held, of one kind or of all: first kinds, then entities, at most a thousand of each kind."""
-        return await self._operator().holds(kind)
-
-    async def holds_of(self, entity: str) -> tuple[Hold, ...]:
-        """Return what holds an entity now: the hold of its kind, and its own. Raises NotFoundError, as `hold`."""
-        return await self._operator().holds_of(entity)
+    async def holds(self, name: str | None = None) -> tuple[Hold, ...]:
+        """Return what is held, of a kind, an entity (also by its kind) or all: kinds, then up to 1,000 of each kind."""
+        return await self._operator().holds(name)
 
     def _operator(self) -> HoldOperator:
         from interlock.runtime.holds.operator import HoldOperator

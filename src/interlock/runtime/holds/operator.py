@@ -320,12 +320,17 @@ class HoldOperator:
 
     # Listing
 
-    async def holds(self, kind: str | None = None, *, limit: int = PAGE_MAX) -> tuple[Hold, ...]:
-        """Return what is held, of one kind or of all: kinds first, then entities, at most `limit` of each kind."""
+    async def holds(self, name: str | None = None, *, limit: int = PAGE_MAX) -> tuple[Hold, ...]:
+        """Return what is held: kinds first, then entities, at most `limit` of each kind.
+
+        `name`: only a kind and its entities, or only an entity and its kind. Raises NotFoundError for such an entity.
+        """
+        if name is not None and "/" in name:
+            return await self._holds_of(name)
         facts = await self._facts.read_facts()
         found = []
         kinds = {each.partition("/")[2] for each in facts if each.startswith((KIND_PREFIX, ENTITIES_PREFIX))}
-        wanted = sorted(each for each in kinds if kind in (None, each))
+        wanted = sorted(each for each in kinds if name in (None, each))
         for each in wanted:
             held = decode_kind_hold(each, facts.get(f"{KIND_PREFIX}{each}")).held
             if held is not None:
@@ -335,8 +340,7 @@ class HoldOperator:
                 found += await self._held_entities(each, limit)
         return tuple(found)
 
-    async def holds_of(self, entity: str) -> tuple[Hold, ...]:
-        """Return what holds an entity now: the hold of its kind, and its own. Raises NotFoundError."""
+    async def _holds_of(self, entity: str) -> tuple[Hold, ...]:
         kind = _kind_of(entity)
         snapshot, _ = await self._entities.load_snapshot(entity)
         held = decode_kind_hold(kind, (await self._facts.read_facts()).get(f"{KIND_PREFIX}{kind}")).held

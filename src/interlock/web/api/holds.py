@@ -28,7 +28,7 @@ Reason = Annotated[str, Meta(min_length=1, max_length=500)]
 class HoldsQuery(Struct, frozen=True):
     """Of one kind, of one entity (its own hold and that of its kind), or of all."""
 
-    kind: str | None = None
+    kind: Annotated[str, Meta(pattern="^[^/]*$")] | None = None
     entity: str | None = None
 
 
@@ -78,7 +78,7 @@ async def _holds_of(request: RequestContext, entity: str) -> HoldsView:
         return HoldsView((), now_ms, may_hold=False)
     await console.runtime.permissions.check_reader(entity, reader_of(request.user))
     try:
-        found = await console.runtime.holds_of(entity)
+        found = await console.runtime.holds(entity)
     except UsageError as error:
         if error.code not in _NEVER_HELD:
             raise
