@@ -151,7 +151,7 @@ function population(kind, view) {
       ),
     ),
     "",
-    "",
+    "population",
   );
 }
 
