@@ -273,3 +273,20 @@ async def test_a_chart_without_events_for_overdue_states_takes_no_lease(tmp_path
 
         assert 1 == len(await runtime.journal("order/1"))
         assert lease is not None
+
+
+async def test_an_entity_that_its_next_step_moves_gets_the_event_after_the_move(tmp_path: Path) -> None:
+    """The move changes the version, so the event waits for the next look; the time in the state goes on."""
+    url, clock = f"sqlite:///{tmp_path}/orders.db", VirtualClock()
+    async with opened(url, clock, work=False) as runtime:
+        await runtime.create("order/1")
+    await clock.advance(2 * MINUTE_MS)
+    newer = interlock.loads(ORDER.replace("context.count + 1", "context.count + 2"))
+    charts = [interlock.loads(ORDER), newer]
+    async with interlock.open(url, charts=charts, clock=clock, upgrade="safe") as runtime:
+        await clock.advance(MINUTE_MS)
+        entries = await runtime.journal("order/1")
+        snapshot = await runtime.state("order/1")
+
+    assert ["_create", "_revision.moved", "late"] == [each.event.name for each in entries]
+    assert {"count": 2} == snapshot.context
