@@ -25,12 +25,11 @@ from msgspec.structs import replace
 from interlock.effects.waiting import log_failure
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.charts.chart import Chart
+from interlock.model.charts.expected_events import ExpectedEvent, events_of_chart
 from interlock.model.driver_events import state_overdue
-from interlock.model.duration import parse_duration
 from interlock.model.keys import expect_key
 from interlock.model.limits import (
     EXPECT_AGAIN_MS,
-    EXPECT_EVERY_MS_MAX,
     EXPECT_EVERY_MS_MIN,
     EXPECT_LEASE_MS,
     EXPECT_SENT_MAX,
@@ -53,21 +52,6 @@ _log = logging.getLogger("interlock.runtime")
 _LATER_CODES = HELD_CODES | CHART_MISSING_CODES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedEvent:
-    """The event of one state of a kind, and after how long it is sent."""
-
-    kind: str
-    state: str
-    event: str
-    within_ms: int
-
-    @property
-    def every_ms(self) -> int:
-        """How often the state is looked at: far more often than entities come due, so that none is found late."""
-        return min(max(self.within_ms // 10, EXPECT_EVERY_MS_MIN), EXPECT_EVERY_MS_MAX)
-
-
 @dataclass(slots=True)
 class _Walk:
     """How far the list of a state is read: the cursor of the last whole page, and the rows done after that.
@@ -83,7 +67,7 @@ class _Walk:
 
 def expected_events(charts: ChartRegistry) -> dict[str, tuple[ExpectedEvent, ...]]:
     """Return the events that charts have for overdue states, by kind."""
-    found = {kind: _events_of(kind, _newest(charts, kind)) for kind in charts.every_kind()}
+    found = {kind: events_of_chart(_newest(charts, kind)) for kind in charts.every_kind()}
     return {kind: events for kind, events in found.items() if events}
 
 
@@ -92,16 +76,6 @@ def _newest(charts: ChartRegistry, kind: str) -> Chart:
     if kernel is None:  # an inline chart creates no entities of its own
         *_, kernel = charts.revisions(kind).values()
     return kernel.chart
-
-
-def _events_of(kind: str, chart: Chart) -> tuple[ExpectedEvent, ...]:
-    found = []
-    for state in chart.states:
-        expect = state.expect
-        within_ms = None if expect is None or expect.then == "alert" else parse_duration(expect.within)
-        if expect is not None and within_ms is not None:
-            found.append(ExpectedEvent(kind=kind, state=state.id, event=expect.then, within_ms=within_ms))
-    return tuple(found)
 
 
 class OverdueEvents:
@@ -202,7 +176,7 @@ class OverdueEvents:
         # The rows of this page come first in the list of all, and the next one comes due next.
         coming = replace(query, entered_before_ms=None, limit=len(page.rows) + 1)
         for row in (await self._store.find(coming)).rows:
-            due_ms = row.entered_ms + expected.within_ms + 1
+            due_ms = row.entered_ms + expected.overdue_ms
             if due_ms > now_ms:
                 return due_ms - now_ms
         return None
