@@ -44,7 +44,6 @@ from interlock.runtime.history.children import started_children
 from interlock.runtime.history.removed import missing_entity
 from interlock.runtime.history.replay import as_recorded, repeat_step
 from interlock.runtime.history.verify import difference
-from interlock.runtime.listed_states import ListedStates
 from interlock.runtime.request_checks import check_entity
 
 FORMAT_VERSION = 1
