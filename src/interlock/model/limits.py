@@ -657,6 +657,9 @@ an index, and 500 events each second leave a store room for other writers."""
 EXPECT_EVERY_MS_MAX = 60_000
 """How often a worker looks for overdue entities at least. A state with a longer `within` gains nothing from more."""
 
+EXPECT_PAUSE_MS = 100
+"""How long a worker waits between two looks for overdue entities, however many come due: they are late by that."""
+
 EXPECT_SENT_MAX = 500
 """Events of `expect.then` that one look sends, of one state: a second of writes, like the work after a resume."""
 

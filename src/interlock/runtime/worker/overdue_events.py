@@ -9,8 +9,8 @@ after a kill between the append and anything else the event is a duplicate. A st
 have got the event before that is left out, unless it has not changed since it entered the state.
 Rule 4: the event never reaches another state. It is sent to the version of the list, in which the entity is in the
 state; one that has changed meanwhile is found again in the next pass, if it is still there.
-Rule 5: held entities, and those whose chart this process lacks, are tried again when the list is read from its begin,
-which is a minute later.
+Rule 5: the list is read from its begin again after a while, next to the entities that come due: for held entities, and
+those whose chart this process lacks, a minute later.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-
-from msgspec.structs import replace
 
 from interlock.effects.waiting import log_failure
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError
@@ -32,6 +30,7 @@ from interlock.model.limits import (
     EXPECT_AGAIN_MS,
     EXPECT_EVERY_MS_MIN,
     EXPECT_LEASE_MS,
+    EXPECT_PAUSE_MS,
     EXPECT_SENT_MAX,
     HELD_WORK_MS_MIN,
     KEY_WINDOW_MS,
@@ -39,7 +38,7 @@ from interlock.model.limits import (
 from interlock.ports.clock import wait_to_poll
 from interlock.ports.delivery import CHART_MISSING_CODES, HELD_CODES
 from interlock.ports.leases import Lease
-from interlock.ports.store import Duplicate, EntityQuery, EntityRow
+from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
 from interlock.runtime.charts.registry import ChartRegistry
 from interlock.runtime.entities.mailbox import Priority
 from interlock.runtime.entities.send_request import EXPIRED, SendRequest
@@ -54,15 +53,20 @@ _LATER_CODES = HELD_CODES | CHART_MISSING_CODES
 
 @dataclass(slots=True)
 class _Walk:
-    """How far the list of a state is read: the cursor of the last whole page, and the rows done after that.
+    """How far the list of a state is read: the cursor of the last whole page, and the rows done after that."""
 
-    When it has reached the end, it starts again at `again_ms`.
-    """
-
-    again_ms: int
     after: str | None = None
     done: set[tuple[str, int]] = field(default_factory=set)
     is_at_end: bool = False
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The walks of a state: one goes on with the entities that come due, and at `again_ms` one repeats the list."""
+
+    again_ms: int
+    front: _Walk = field(default_factory=_Walk)
+    repeat: _Walk | None = None
 
 
 def expected_events(charts: ChartRegistry) -> dict[str, tuple[ExpectedEvent, ...]]:
@@ -78,6 +82,11 @@ def _newest(charts: ChartRegistry, kind: str) -> Chart:
     return kernel.chart
 
 
+def _has_personal(charts: ChartRegistry, kind: str) -> bool:
+    """Whether a process without a keyring leaves the kind to others, with its lease."""
+    return any(each.personal is not None for each in charts.revisions(kind).values())
+
+
 class OverdueEvents:
     """Sends the events of overdue states, from `start` to `stop`."""
 
@@ -87,11 +96,15 @@ class OverdueEvents:
         self._clock = runtime.clock
         # As for a timer, no policy is asked: the chart itself sends the event.
         self._sender = EntitySender(runtime.entities, runtime.mover, authorizes=False)
-        self._events = expected_events(runtime.charts)
+        self._events = {
+            kind: events
+            for kind, events in expected_events(runtime.charts).items()
+            if runtime.vault is not None or not _has_personal(runtime.charts, kind)
+        }
         self._owner = runtime.clock.token() if self._events else ""
         self._leases: dict[str, tuple[Lease, int]] = {}
         self._tried_ms: dict[str, int] = {}
-        self._walks: dict[tuple[str, str], _Walk] = {}
+        self._progress: dict[tuple[str, str], _Progress] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -126,7 +139,7 @@ class OverdueEvents:
                     waits.append(await self._pass(kind, events))
                 except Exception as error:  # noqa: BLE001 - whatever a store raises, the next pass tries again
                     log_failure(_log, "events of overdue states cannot be sent", error, kind=kind)
-            due_ms = min((each for each in waits if each is not None), default=None)
+            due_ms = min((max(each, EXPECT_PAUSE_MS) for each in waits if each is not None), default=None)
             await wait_to_poll(self._clock, every_ms, due_ms=due_ms)
 
     async def _pass(self, kind: str, events: tuple[ExpectedEvent, ...]) -> int | None:
@@ -143,56 +156,89 @@ class OverdueEvents:
 
     async def _send_due(self, kind: str, expected: ExpectedEvent) -> int | None:
         now_ms = self._clock.now_ms()
-        walk = self._walks.get((kind, expected.state))
-        if walk is None or (walk.is_at_end and not 0 < walk.again_ms - now_ms <= EXPECT_AGAIN_MS):
-            walk = self._walks[kind, expected.state] = _Walk(now_ms + EXPECT_AGAIN_MS)
-        query = EntityQuery(
-            kind=kind,
-            state=expected.state,
-            entered_before_ms=now_ms - expected.within_ms,
-            after=walk.after,
-            limit=EXPECT_SENT_MAX,
+        progress = self._progress.get((kind, expected.state))
+        if progress is None:
+            progress = self._progress[kind, expected.state] = _Progress(now_ms + EXPECT_AGAIN_MS)
+        front = progress.front
+        wait_ms = await self._read_page(expected, progress, front)
+        if wait_ms is None and front.is_at_end:
+            wait_ms = await self._next_due_ms(expected, front)
+        if progress.repeat is None and front.is_at_end and not 0 < progress.again_ms - now_ms <= EXPECT_AGAIN_MS:
+            progress.again_ms, progress.repeat = now_ms + EXPECT_AGAIN_MS, _Walk()
+        if progress.repeat is not None:
+            repeat_ms = await self._read_page(expected, progress, progress.repeat)
+            if progress.repeat.is_at_end:
+                progress.repeat = None
+            if repeat_ms is not None:
+                wait_ms = repeat_ms if wait_ms is None else min(wait_ms, repeat_ms)
+        return wait_ms
+
+    async def _read_page(self, expected: ExpectedEvent, progress: _Progress, walk: _Walk) -> int | None:
+        """Send to the entities of one page; return how long to wait for the next page, None if there is none."""
+        now_ms = self._clock.now_ms()
+        page = await self._store.find(
+            EntityQuery(
+                kind=expected.kind,
+                state=expected.state,
+                entered_before_ms=now_ms - expected.within_ms,
+                after=walk.after,
+                limit=EXPECT_SENT_MAX,
+            )
         )
-        page = await self._store.find(query)
+        sent = 0
         for row in page.rows:
             visit = row.entity, row.entered_ms
-            if visit in walk.done:
+            if visit in walk.done or await self._is_settled(expected, row):
+                walk.done.add(visit)
                 continue
-            if self._is_stopping or not await self._has_lease(kind):
+            if self._is_stopping or not await self._has_lease(expected.kind):
                 return None
+            sent += 1
             try:
                 is_done = await self._send(expected, row)
             except UnavailableError as error:
                 if error.code not in _LATER_CODES:
                     raise
-                is_done, walk.again_ms = True, min(walk.again_ms, now_ms + HELD_WORK_MS_MIN)
+                is_done, progress.again_ms = True, min(progress.again_ms, now_ms + HELD_WORK_MS_MIN)
             if is_done:
                 walk.done.add(visit)
-        if page.after is not None:
-            walk.after = page.after
-            walk.done.clear()
-            return EXPECT_EVERY_MS_MIN
-        walk.is_at_end = True
-        # The rows of this page come first in the list of all, and the next one comes due next.
-        coming = replace(query, entered_before_ms=None, limit=len(page.rows) + 1)
-        for row in (await self._store.find(coming)).rows:
+        walk.is_at_end = page.after is None
+        if page.after is None:
+            return None
+        walk.after = page.after
+        walk.done.clear()
+        return EXPECT_EVERY_MS_MIN if sent else 0
+
+    async def _next_due_ms(self, expected: ExpectedEvent, walk: _Walk) -> int | None:
+        """Return how long until the next entity is overdue; None if the state has no other."""
+        now_ms = self._clock.now_ms()
+        # The rows that are done come first in this list, and those whose entity has changed: none is on time again.
+        limit = min(len(walk.done) + 1, PAGE_MAX)
+        query = EntityQuery(kind=expected.kind, state=expected.state, after=walk.after, limit=limit)
+        for row in (await self._store.find(query)).rows:
             due_ms = row.entered_ms + expected.overdue_ms
             if due_ms > now_ms:
                 return due_ms - now_ms
         return None
 
-    async def _send(self, expected: ExpectedEvent, row: EntityRow) -> bool:
-        """Send the event to an entity; False if the entity has changed meanwhile. Raises UnavailableError."""
+    async def _is_settled(self, expected: ExpectedEvent, row: EntityRow) -> bool:
+        """Whether an entity gets no event, or has it already (rule 3)."""
+        due_ms = row.entered_ms + expected.within_ms
         if row.ended is not None:
             return True
-        due_ms = row.entered_ms + expected.within_ms
         if due_ms < self._clock.now_ms() - KEY_WINDOW_MS and row.changed_ms > row.entered_ms:
             return True
+        if row.changed_ms <= due_ms:  # nothing was written since then
+            return False
+        return isinstance(await self._store.load(row.entity, key=expect_key(expected.state, row.entered_ms)), Duplicate)
+
+    async def _send(self, expected: ExpectedEvent, row: EntityRow) -> bool:
+        """Send the event to an entity; False if the entity has changed meanwhile. Raises UnavailableError."""
         key = expect_key(expected.state, row.entered_ms)
-        if row.changed_ms > due_ms and isinstance(await self._store.load(row.entity, key=key), Duplicate):
-            return True
         event = state_overdue(expected.event, key)
-        request = SendRequest(event, key, row.version, priority=Priority.RESULT, sent_ms=due_ms)
+        request = SendRequest(
+            event, key, row.version, priority=Priority.RESULT, sent_ms=row.entered_ms + expected.within_ms
+        )
         audit, attempt = self._entities.audit, Attempt.of_event(row.entity, event)
         try:
             receipt = await self._sender.send(row.entity, request)
@@ -226,7 +272,7 @@ class OverdueEvents:
             self._leases.pop(kind, None)
             return False
         if held is None:  # another process may have sent meanwhile
-            for name in [each for each in self._walks if each[0] == kind]:
-                del self._walks[name]
+            for name in [each for each in self._progress if each[0] == kind]:
+                del self._progress[name]
         self._leases[kind] = lease, until_ms
         return True
