@@ -14,6 +14,7 @@ from interlock.model.keys import (
     bus_key,
     dedupe_key,
     envelope_key,
+    expect_key,
     reconcile_key,
 )
 from interlock.model.limits import KEY_BYTES_MAX
@@ -77,6 +78,14 @@ def test_no_two_events_share_a_dedupe_key() -> None:
     assert ["_a:b:c", None, "_bus/5:/shop#1"] == [former for _, former in keys]
     assert not keys[2][0].startswith(BUS)
     assert all(key.startswith(OWN) for key, _ in keys)
+
+
+def test_an_expected_event_has_one_key_while_the_entity_is_in_the_state() -> None:
+    keys = [expect_key("a.b", 7), expect_key("a.b", 8), expect_key("a", 7), expect_key("s" * 300, 7)]
+
+    assert "_expect/a.b/7" == keys[0]
+    assert 4 == len(set(keys))
+    assert len(keys[3]) == len("_expect/") + 64
 
 
 def test_the_key_of_an_envelope_is_of_its_sender_too() -> None:
