@@ -434,6 +434,7 @@ class PendingRuntime:
             raise UsageError("this store cannot keep messages for a bus", code="store.work", hint=hint)
         if not (keeps_work or options.work):
             self._warn_of_unsupported_work()
+            self._warn_of_unsent_events(runtime)
         elif options.work is not False:
             bus = None if options.bus is None else options.bus()
             if bus is not None:
@@ -462,6 +463,7 @@ class PendingRuntime:
         if options.work is False:
             return
         self._warn_of_missing_handlers()
+        self._warn_of_unsent_events(runtime)
         worker = EngineWorker(
             self._kernels,
             self._handlers,
@@ -497,6 +499,18 @@ class PendingRuntime:
             log.warning(
                 "this store does not run effects: the %s of `%s` will not run",
                 ", ".join(names),
+                kind,
+                extra={"store": without_password(self.url)},
+            )
+
+    def _warn_of_unsent_events(self, runtime: Runtime) -> None:
+        """Log, once for each kind, which events of overdue states no worker sends."""
+        from interlock.runtime.worker.overdue_events import expected_events
+
+        for kind, events in expected_events(runtime.charts).items():
+            import_module("logging").getLogger("interlock").warning(
+                "entities of this store get no events of `expect`: %s of `%s` will not be sent",
+                ", ".join(dict.fromkeys(each.event for each in events)),
                 kind,
                 extra={"store": without_password(self.url)},
             )

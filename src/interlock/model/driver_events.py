@@ -1,8 +1,10 @@
-"""The events that a driver sends back to an entity: results of invokes, failures of calls, and timers.
+"""The events that a driver sends back to an entity: results, failures, timers, overdue states.
 
 Rule 1: `source` names the invoke or timer of the snapshot that an event belongs to. The kernel accepts the event only
         while that is pending.
-Rule 2: codes and messages of failures are made storable here, because every failure becomes an event here.
+Rule 2: the event of an overdue state belongs to nothing that is pending; the driver sends it on the condition of the
+        version in which the entity is in the state.
+Rule 3: codes and messages of failures are made storable here, because every failure becomes an event here.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ COMPENSATION_FAILED = "compensation_failed"
 
 TIMER_SOURCE = "timer/"
 """The prefix of `source` in the event of a timer, before the timer's name and the version that set it."""
+
+
+EXPECT_SOURCE = "expect"
+"""The `source` of the event of `expect.then`. It does not name the state, which may be hidden."""
 
 
 def is_result(event: Event, invokeid: str | None) -> bool:
@@ -56,6 +62,11 @@ def timer_fired(timer: Timer, *, time_ms: int) -> Event:
     """Return the event of a timer that fires."""
     source = f"{TIMER_SOURCE}{timer.name}/{timer.version}"
     return Event(timer.event, timer.data, id=source, time_ms=time_ms, sendid=timer.id, source=source)
+
+
+def state_overdue(name: str, key: str) -> Event:
+    """Return the event of `expect.then`, for an entity that has been in a state for too long."""
+    return Event(name, id=key, key=key, source=EXPECT_SOURCE)
 
 
 def timer_moved(timer: Timer, *, due_ms: int, since_ms: int) -> Event:

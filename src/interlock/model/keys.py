@@ -7,6 +7,7 @@
 | `_bus/<length>:<source>#<id>` | a message of a bus; starts with the length of the source in characters |
 | `_env/<sender>/<id>` | a signed envelope of a sender; neither contains a slash |
 | `_bulk/<job>/<entity>` | the event of one entity in a bulk job of the console |
+| `_expect/<state>/<entered_ms>` | the event of `expect.then`, once while the entity is in the state |
 | `_reconcile/<name>/<version>` | the result of a reconciler for a version |
 | `_<event>:<value>` | a chart's `dedupe` |
 | `_` and 32 or 64 hexadecimal digits | an event without a key, and a `dedupe` that has no other form |
@@ -29,6 +30,8 @@ OWN = "_"
 """The prefix of every key of the driver."""
 
 BUS, BULK, RECONCILE, ENVELOPE = "_bus/", "_bulk/", "_reconcile/", "_env/"
+
+EXPECT = "_expect/"
 
 REQUESTS = (BUS, BULK, RECONCILE, ENVELOPE)
 """Prefixes of keys that identify a request from outside: one key means one event, as with a sender's key."""
@@ -71,6 +74,11 @@ def bulk_key(job: str, entity: str) -> OwnKey:
 def reconcile_key(name: str, version: int) -> OwnKey:
     """Return the key of a reconciler's result. It needs no former key: such an entry has raised the version."""
     return OwnKey(_own(RECONCILE, f"{name}/{version}"), f"reconcile/{name}/{version}")
+
+
+def expect_key(state: str, entered_ms: int) -> str:
+    """Return the key of the event for an entity that has been in a state for too long, since a time."""
+    return _own(EXPECT, f"{state}/{entered_ms}")
 
 
 def dedupe_key(event: str, value: str | int) -> tuple[str, str | None]:

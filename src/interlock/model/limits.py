@@ -649,3 +649,24 @@ ENGINE_MIRROR_MS = 1_000
 
 ENGINE_MIRROR_ENTRIES = 50
 """Entries that are written to the mirror together, without waiting longer."""
+
+EXPECT_EVERY_MS_MIN = 1_000
+"""How often a worker looks for overdue entities at most, and how long it waits after a full page: a look is one read of
+an index, and 500 events each second leave a store room for other writers."""
+
+EXPECT_EVERY_MS_MAX = 60_000
+"""How often a worker looks for overdue entities at least. A state with a longer `within` gains nothing from more."""
+
+EXPECT_PAUSE_MS = 100
+"""How long a worker waits between two looks for overdue entities, however many come due: they are late by that."""
+
+EXPECT_SENT_MAX = 500
+"""Events of `expect.then` that one look sends, of one state: a second of writes, like the work after a resume."""
+
+EXPECT_AGAIN_MS = 600_000
+"""After this time the list of overdue entities is read from its begin, for what a reader of the rest has not seen, such
+as an entity that another revision has moved into the list. Each entity that has its event costs a read by its key."""
+
+EXPECT_LEASE_MS = 30_000
+"""How long a process sends the events of overdue states of a kind unless it renews: after a kill they are late by at
+most that."""

@@ -21,6 +21,7 @@ from interlock.errors import DeniedError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.charts.chart import Chart, State
 from interlock.model.duration import parse_duration
+from interlock.observe.held_entities import HeldEntities, first_held_entities
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, DwellTimes, MinuteRates
 from interlock.ports.reading.visible_names import visible_state
@@ -42,7 +43,8 @@ MARKS_MS = 250
 
 
 class StatePopulation(Struct, frozen=True):
-    """A state and the entities in it. `stuck` is None if the chart does not say how long is too long.
+    """A state and the entities in it. `stuck` is None if the chart does not say how long is too long; held entities are
+    not stuck.
 
     `type` is that of the chart, or `removed` (entities of older revisions are in a state that the current chart does
     not have), `ended` (they ended without a final state, see `ENDED_STATES`), or `unknown` (no chart is loaded).
@@ -295,11 +297,12 @@ async def _states(
     """
     chart = kernel.chart
     dwell = await (dwell_quantiles if hidden is None else visible_dwell_quantiles)(runtime, chart.kind)
+    held = await first_held_entities(runtime, chart.kind)
     known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
     removed = sorted(each for each in totals if each not in known)
     return (
         *[
-            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS), hidden=hidden)
+            await _state(runtime, chart, each, totals, dwell.get(each.id, NO_STAYS), held=held, hidden=hidden)
             for each in chart.states[1:]
             if each.type != "history" and each.id not in (hidden or ())
         ],
@@ -315,6 +318,7 @@ async def _state(
     totals: dict[str, int],
     dwell: DwellQuantiles,
     *,
+    held: HeldEntities,
     hidden: frozenset[str] | None,
 ) -> StatePopulation:
     within = None if state.expect is None else parse_duration(state.expect.within)
@@ -322,8 +326,9 @@ async def _state(
     if within is not None and state.type != "final" and runtime.store.statistics is not None:
         stuck = 0
         if totals.get(state.id):
-            stuck = await runtime.store.statistics.count_overdue(
-                chart.kind,
+            stuck = await held.count_stuck(
+                runtime.store,
+                runtime.store.statistics,
                 state.id if hidden is None else visible_state(state.id),
                 before_ms=runtime.clock.now_ms() - within,
             )

@@ -14,7 +14,7 @@ from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.charts.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
-from interlock.model.held import HELD_TAG
+from interlock.observe.held_entities import held_entities
 from interlock.observe.work_status import work_status
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
@@ -180,27 +180,13 @@ async def _waiting(runtime: Runtime, query: EntityQuery, limit: int) -> list[Ent
     """The first active entities of a list that no operator holds. Some stores keep cancelled entities in it, first."""
     rows = list[EntityRow]()
     held = await held_entities(runtime, query.kind)
-    if held is None:
+    if held.is_kind:
         return rows
     async for page in pages(runtime.store.find, query, rows_max=COUNT_MAX):
         rows += (each for each in page.rows if each.ended is None and each.entity not in held)
         if len(rows) >= limit:
             break
     return rows[:limit]
-
-
-async def held_entities(runtime: Runtime, kind: str) -> frozenset[str] | None:
-    """Return the entities of a kind that are held one by one; None if all of the kind are."""
-    holds = runtime.entities.holds
-    if holds.is_stale:
-        await holds.refresh()
-    if holds.of_kind(kind) is not None:
-        return None
-    found = set[str]()
-    if holds.may_hold(kind):
-        async for page in pages(runtime.store.find, EntityQuery(kind=kind, tag=HELD_TAG, limit=PAGE_MAX)):
-            found |= {each.entity for each in page.rows}
-    return frozenset(found)
 
 
 def _leaving_events(chart: Chart, index: int) -> tuple[str, ...]:

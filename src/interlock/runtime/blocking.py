@@ -95,6 +95,7 @@ class BlockingRuntime:
     hold_matching = _waiting(Runtime.hold_matching)
     resume_matching = _waiting(Runtime.resume_matching)
     holds = _waiting(Runtime.holds)
+    holds_of = _waiting(Runtime.holds_of)
     preview_upgrade = _waiting(Runtime.preview_upgrade)
     projections = _waiting(Runtime.projections)
     verify = _waiting(Runtime.verify)

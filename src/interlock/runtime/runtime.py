@@ -821,6 +821,10 @@ class Runtime:
         """Return what is held, of one kind or of all: first kinds, then entities, at most a thousand of each kind."""
         return await self._operator().holds(kind)
 
+    async def holds_of(self, entity: str) -> tuple[Hold, ...]:
+        """Return what holds an entity now: the hold of its kind, and its own. Raises NotFoundError, as `hold`."""
+        return await self._operator().holds_of(entity)
+
     def _operator(self) -> HoldOperator:
         from interlock.runtime.holds.operator import HoldOperator
 

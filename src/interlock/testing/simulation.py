@@ -10,6 +10,8 @@ Rule 4: registered guards and assign functions are called twice; a difference is
 Rule 5: roles and permits apply as in a runtime: to what the test sends, and to what entities send to each other.
 Rule 6: a handler that raises, or times out, is called again by the retry policy of its effect, when the clock has been
 advanced that far; half of the jitter is chosen. A failed child is not restarted.
+Rule 7: an entity that is in a state for longer than its chart expects gets the event of `expect.then`, after the timers
+that are due at the same time.
 """
 
 from __future__ import annotations
@@ -41,13 +43,15 @@ from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, o
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.actor import Actor, whom_of
+from interlock.model.charts.expected_events import ExpectedEvent, events_of_chart
 from interlock.model.charts.sendable_events import knows_event, payload_mistake, unknown_event
-from interlock.model.driver_events import call_failed, invoke_done, invoke_failed, timer_fired
+from interlock.model.driver_events import call_failed, invoke_done, invoke_failed, state_overdue, timer_fired
 from interlock.model.effect import Effect
 from interlock.model.encoding.json_value import json_payload
 from interlock.model.event import Event, check_sendable
 from interlock.model.journal.cause import Cause, cause_of
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
+from interlock.model.keys import expect_key
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
 from interlock.runtime.charts.registry import (
@@ -90,6 +94,17 @@ class _Due:
     work_id: WorkId = field(compare=False)
     attempt: int = field(compare=False, default=0)
     is_retry: bool = field(compare=False, default=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Overdue:
+    """When an entity gets the event of a state that it has been in since a time."""
+
+    due_ms: int
+    order: int
+    entity: str = field(compare=False)
+    since_ms: int = field(compare=False)
+    expected: ExpectedEvent = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -147,6 +162,9 @@ class Simulation:
         self._queue: deque[tuple[str, Work]] = deque()
         self._rows: dict[str, _Row] = {}
         self._due: list[_Due] = []
+        self._overdue: list[_Overdue] = []
+        self._since: dict[str, dict[str, int]] = {}
+        self._expected: dict[int, tuple[ExpectedEvent, ...]] = {}
         self._timers: dict[tuple[str, WorkId], Work] = {}
         self._paused: dict[str, int] = {}
         self._order = 0
@@ -284,6 +302,7 @@ class Simulation:
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
         if before is None or step.snapshot.version > before.version:  # otherwise a runtime stores nothing
             self._apply(before, step, None if whom is None else Cause(whom=whom))
+            self._expect(step.snapshot)
         return step
 
     def _apply(self, before: Snapshot | None, step: Step, cause: Cause | None) -> None:
@@ -323,9 +342,41 @@ class Simulation:
         self._order += 1
         heappush(self._due, _Due(due_ms, self._order, entity, work_id, attempt, is_retry))
 
+    def _expect(self, snapshot: Snapshot) -> None:
+        """Note when the states of an entity that have an event for overdue entities were entered."""
+        kernel, entity = self._kernels[snapshot.entity], snapshot.entity
+        events = self._expected.get(id(kernel))
+        if events is None:
+            events = self._expected[id(kernel)] = events_of_chart(kernel.chart)
+        if not events:
+            return
+        before = self._since.get(entity, {})
+        active = frozenset[str]() if snapshot.ended is not None else {each.id for each in kernel.active(snapshot)}
+        self._since[entity] = {state: before.get(state, self.time_ms) for state in active}
+        for each in events:
+            if each.state in active and each.state not in before:
+                self._order += 1
+                due_ms = self.time_ms + each.overdue_ms
+                heappush(self._overdue, _Overdue(due_ms, self._order, entity, self.time_ms, each))
+
+    def _send_overdue(self, overdue: _Overdue) -> None:
+        """Send the event of an overdue state, if the entity is still in it."""
+        entity, state = overdue.entity, overdue.expected.state
+        if self._since[entity].get(state) != overdue.since_ms:
+            return
+        self.time_ms = max(self.time_ms, overdue.due_ms)
+        self._step(entity, state_overdue(overdue.expected.event, expect_key(state, overdue.since_ms)))
+        self._settle()
+
     def _until(self, target: int) -> None:
         self._settle()
-        while self._due and self._due[0].due_ms <= target:
+        while True:  # ends at the target, or after `steps_max` steps
+            due_ms = self._due[0].due_ms if self._due else target + 1
+            if self._overdue and self._overdue[0].due_ms <= target and self._overdue[0].due_ms < due_ms:
+                self._send_overdue(heappop(self._overdue))
+                continue
+            if due_ms > target:
+                return
             due = heappop(self._due)
             timer, row = self._timer(due), self._rows.get(due.work_id.key(due.entity))
             if timer is None and (row is None or row.attempt != due.attempt):

@@ -267,7 +267,7 @@ states:
     assert 0 == ended.code, ended.err
     assert [
         "  work     order/1/1/0  payment.charge  retry 1/9 in T  T old  ConnectionError: the bank is away",
-        "           attempt 1  T failed after T: ConnectionError: the bank is away",
+        "           attempt 1  T failed after T: ConnectionError: the bank is away; next T",
         "  next     interlock effects ls --entity order/1",
     ] == plain(ended.out).splitlines()[-3:]
     assert "work" not in past.out

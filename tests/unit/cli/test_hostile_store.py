@@ -47,6 +47,7 @@ READING = {
     "db": [["status", STORE], ["tenants", STORE]],
     "doctor": [[STORE, *CHART], [STORE]],
     "effects": [["ls", STORE], ["ls", STORE, "--dead"], ["ls", STORE, "--entity", ENTITY]],
+    "holds": [[STORE], [STORE, SEEN]],
     "journal": [[STORE, ENTITY]],
     "ls": [[STORE], [STORE, "--kind", "parcel"], [STORE, "--kind", SEEN]],
     "migrate": [["plan", STORE, *CHART], ["status", STORE, "parcel"], ["status", STORE, SEEN]],
@@ -69,15 +70,17 @@ ACTING = {
     "compact": [[STORE, "--kind", SEEN, "--older", "400d", *CHART]],
     "create": [[STORE, ENTITY, *CHART]],
     "erase": [[STORE, ENTITY, "--dry-run", *CHART], [STORE, ENTITY, SEEN, "--dry-run"]],
+    "hold": [[STORE, ENTITY, "--reason", SEEN, *CHART], [STORE, SEEN, "--reason", SEEN]],
     "keyring": [["status", STORE], ["rotate", STORE, "--keyring", f"file:{SEEN}"]],
     "prune": [[STORE, "--kind", SEEN, "--older", "1d", *CHART]],
+    "resume": [[STORE, f"parcel/no {SEEN}", *CHART], [STORE, SEEN]],
     "send": [[STORE, ENTITY, "noted", *CHART], [STORE, f"parcel/no {SEEN}", SEEN, *CHART]],
 }
 """Commands that write, and print something about the content."""
 
 WITHOUT_A_STORE = {
-    "check", "completion", "convert", "demo", "diff", "draw", "export", "fmt", "keys", "new", "run", "schema", "serve",
-    "simulate", "types",
+    "check", "completion", "convert", "demo", "diff", "draw", "export", "fmt", "keys", "lifecycle", "new", "run",
+    "schema", "serve", "simulate", "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
 
@@ -147,6 +150,8 @@ def test_no_command_prints_control_characters_or_forged_lines(
     call: Caller, home: Path, command: str, verbose: bool
 ) -> None:
     printed = ""
+    if command == "holds":
+        assert 0 == call("hold", STORE, "parcel/plain", "--reason", SEEN, *CHART).code
     for arguments in {**READING, **ACTING}[command]:
         ended = call(command, *arguments, *(["-v"] if verbose else []))
         assert [] == wrong(ended.out + ended.err), arguments

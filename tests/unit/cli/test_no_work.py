@@ -100,6 +100,20 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
     ]
 
 
+def test_an_opening_warns_of_events_for_overdue_states_that_no_worker_sends(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parcel = interlock.loads(
+        "interlock: 1\nkind: parcel\nstates: {open: {expect: {within: 1h, then: late}, on: {late: lost}}, lost: {}}\n"
+    )
+    with interlock.open(STORE, charts=[parcel]).blocking():
+        pass
+
+    assert ["entities of this store get no events of `expect`: late of `parcel` will not be sent"] == [
+        each.message for each in caplog.records
+    ]
+
+
 @pytest.mark.parametrize("store", ["memory:", "file:lamps", "sqlite:///lamps.db"])
 def test_an_opening_of_a_store_that_keeps_work_does_not_warn(
     folder: Path, store: str, caplog: pytest.LogCaptureFixture

@@ -24,6 +24,7 @@ LOOKING = {
     "db": ["status"],
     "doctor": [],
     "effects": ["ls"],
+    "holds": [],
     "journal": ["lamp/1"],
     "ls": [],
     "replay": ["lamp/1"],
@@ -33,7 +34,7 @@ LOOKING = {
     "top": ["--once"],
     "verify": [],
 }
-WRITING = {"archive", "compact", "create", "erase", "prune", "run", "send", "serve"}
+WRITING = {"archive", "compact", "create", "erase", "hold", "prune", "resume", "run", "send", "serve"}
 APART = {
     "audit",
     "completion",
@@ -45,6 +46,7 @@ APART = {
     "fmt",
     "keyring",
     "keys",
+    "lifecycle",
     "migrate",
     "new",
     "refold",

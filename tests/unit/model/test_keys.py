@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.model.keys import BULK, BUS, OWN, RECONCILE, OwnKey, bulk_key, bus_key, dedupe_key, reconcile_key
+from interlock.model.keys import (
+    BULK,
+    BUS,
+    OWN,
+    RECONCILE,
+    OwnKey,
+    bulk_key,
+    bus_key,
+    dedupe_key,
+    envelope_key,
+    expect_key,
+    reconcile_key,
+)
 from interlock.model.limits import KEY_BYTES_MAX
 
 
@@ -66,3 +78,22 @@ def test_no_two_events_share_a_dedupe_key() -> None:
     assert ["_a:b:c", None, "_bus/5:/shop#1"] == [former for _, former in keys]
     assert not keys[2][0].startswith(BUS)
     assert all(key.startswith(OWN) for key, _ in keys)
+
+
+def test_an_expected_event_has_one_key_while_the_entity_is_in_the_state() -> None:
+    keys = [expect_key("a.b", 7), expect_key("a.b", 8), expect_key("a", 7), expect_key("s" * 300, 7)]
+
+    assert "_expect/a.b/7" == keys[0]
+    assert 4 == len(set(keys))
+    assert len(keys[3]) == len("_expect/") + 64
+
+
+def test_the_key_of_an_envelope_is_of_its_sender_too() -> None:
+    """The id of a message is only unique for its sender, and any length of it makes a key."""
+    shop, bank = envelope_key("shop", "m-1"), envelope_key("bank", "m-1")
+    long = envelope_key("shop", "x" * 500)
+
+    assert shop.key != bank.key
+    assert "shop/m-1" == shop.name
+    assert all(len(each.key) <= KEY_BYTES_MAX and each.key.startswith(OWN) for each in (shop, bank, long))
+    assert len(long.name) <= KEY_BYTES_MAX

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 import interlock
 from interlock.errors import UsageError
+from interlock.model.refusal_text import elsewhere_text, guard_text
 
 DOOR = """
 interlock: 1
@@ -61,3 +62,15 @@ def test_a_snapshot_answers_while_its_chart_is_in_use() -> None:
     with pytest.raises(UsageError):
         _ = replace(snapshot, revision="b1.none").tags
     assert ("state.unknown", "snapshot.chart") == (unknown.value.code, missing.value.code)
+
+
+def test_a_guard_that_failed_is_not_called_false() -> None:
+    assert "failed: context.a > 1: no such field" == guard_text("context.a > 1", {}, "no such field")
+
+
+def test_an_entity_that_exists_or_has_ended_says_so() -> None:
+    chart = interlock.loads(GATE).chart
+
+    assert "exists" in str(elsewhere_text(chart, "opened", "entity.exists"))
+    assert "ended" in str(elsewhere_text(chart, "opened", "ended"))
+    assert elsewhere_text(chart, "opened", "duplicate") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from interlock.errors import UsageError
+from interlock.errors import MissingExtraError, UsageError
 from interlock.model.webhook_signature import (
     ID_FORM,
     TIMESTAMP_FORM,
@@ -152,3 +153,12 @@ def test_no_text_of_a_key_shows_it() -> None:
     assert "MfKQ" not in repr(table) + repr(key) + str(key)
     with pytest.raises(UsageError):
         signing_keys([table, table], "a test")
+
+
+def test_without_the_extra_a_public_key_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("cryptography.hazmat.primitives.asymmetric.ed25519")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(MissingExtraError) as raised:
+        parse_key(PUBLIC_KEY, "a test")
+
+    assert "extra.jwt" == raised.value.code

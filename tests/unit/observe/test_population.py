@@ -151,3 +151,28 @@ async def test_ages_are_those_of_the_oldest_entity_of_each_active_state(
         assert ["planned"] == list(ages[0]), url
         assert ["booked"] == list(ages[1]), url
         assert all(2 * HOUR_MS <= each["planned" if n == 0 else "booked"] for n, each in enumerate(ages)), url
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///stays.db"])
+async def test_held_entities_are_not_stuck(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one by one nor as a kind; the list and the counts agree."""
+    monkeypatch.chdir(tmp_path)
+    clock = VirtualClock(autojump=True)
+    text = "interlock: 1\nkind: order\nstates: {open: {expect: {within: 1s}, on: {pay: paid}}, paid: {}}\n"
+    counts = []
+    async with interlock.open(url, charts=[interlock.loads(text)], clock=clock, work=False) as orders:
+
+        async def note() -> None:
+            (kind,) = (await overview(orders, "order")).kinds
+            counts.append((kind.stuck, len(await stuck_entities(orders, "order", 10))))
+
+        for number in range(3):
+            await orders.create(f"order/{number}")
+        await clock.sleep_ms(2_000)
+        await note()
+        await orders.hold("order/1", reason="case 118")
+        await note()
+        await orders.hold_kind("order", reason="case 119")
+        await note()
+
+    assert [(3, 3), (2, 2), (0, 0)] == counts

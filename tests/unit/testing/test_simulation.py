@@ -570,3 +570,27 @@ def test_several_charts_bring_their_handlers_and_defaults() -> None:
     world.run()
 
     assert (("b",), ("b",)) == (world.snapshots["x/1"].configuration, world.snapshots["y/1"].configuration)
+
+
+def test_an_overdue_entity_gets_the_event_of_its_state_once() -> None:
+    """As in a runtime: not before the time, not after it has left, and again when it comes back."""
+    text = """
+states:
+  a: {expect: {within: 5s, then: late}, on: {late: {actions: [{log: "late"}]}, go: b}}
+  b: {on: {back: a, late: c}}
+  c: {}
+"""
+    simulation = Simulation(kernel(text))
+    simulation.create("k/1")
+    simulation.advance(5_000)
+    assert ["k/1 + => a"] == steps(simulation)
+
+    simulation.advance(60_000)
+    simulation.send("k/1", "go")
+    simulation.send("k/1", "back")
+    simulation.advance(4_000)
+    simulation.send("k/1", "go")
+    simulation.advance(60_000)
+
+    assert ["k/1 + => a", "k/1 late => a", "k/1 go => b", "k/1 back => a", "k/1 go => b"] == steps(simulation)
+    assert ("b",) == simulation.snapshots["k/1"].configuration

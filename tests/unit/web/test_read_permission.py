@@ -41,13 +41,16 @@ async def test_an_owner_lists_and_reads_its_own_entities_only() -> None:
         listed = await client.json("kinds/account/entities")
         filtered = await client.get("kinds/account/entities?where=owner=bob")
         own = await client.json("entity/account/1")
-        paths = ("entity/account/{}", "journal/account/{}", "accepted/account/{}", "streams/entity/account/{}")
+        held = await client.json("holds?entity=account/1")
+        reads = ("entity/account/{}", "journal/account/{}", "accepted/account/{}", "streams/entity/account/{}")
+        paths = (*reads, "holds?entity=account/{}")
         foreign = [await client.get(each.format(2)) for each in paths]
         missing = [await client.get(each.format(404)) for each in paths]
 
     assert ["account/1", "account/3"] == sorted(each["entity"] for each in listed["rows"])
     assert [] == filtered.json()["rows"]
     assert "ada" == own["context"]["owner"]
+    assert [] == held["holds"]
     assert own["p95_ms"] is None
     for one, other in zip(foreign, missing, strict=True):
         assert (one.status_code, masked(one.text)) == (other.status_code, masked(other.text))

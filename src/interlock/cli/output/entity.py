@@ -16,6 +16,7 @@ from interlock.model.charts.sites import event_names
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
+from interlock.model.held import Held, held_of
 from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.refusal_text import EXISTS, elsewhere_text, guard_text, roles_text
@@ -47,6 +48,15 @@ def entity_lines(
     yield from tree_lines(chart, active, () if all_states else None)
     yield from context_lines(chart, snapshot)
     yield from _pending_lines(snapshot, now_ms)
+
+
+def hold_lines(snapshot: Snapshot, of_kind: Held | None) -> Iterator[Line]:
+    """Since when an operator holds the entity, or all entities of its kind, by whom and why."""
+    for held, what in ((held_of(snapshot.context), ""), (of_kind, f"all of {snapshot.kind}, ")):
+        if held is not None:
+            by = "" if held.by is None else f" by {held.by}"
+            reason = "" if held.reason is None else f": {held.reason}"
+            yield (("  held     ", "yellow"), f"{what}since {time_text(held.at_ms)}{by}{reason}")
 
 
 def raw_lines(snapshot: Snapshot, *, now_ms: int) -> Iterator[Line]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from interlock.compiler.checks.graph import DescriptorIndex
+from interlock.compiler.checks.graph import DescriptorIndex, Graph
 from interlock.compiler.checks.report import RULE, CheckReport
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import SourceLocation
 from interlock.expression.parser import Parsed
-from interlock.model.charts.chart import Transition
+from interlock.model.charts.chart import State, Transition
 from interlock.model.charts.sites import block_sites
 from interlock.model.document.actions import Emit, Expression, Raise, Send
-from interlock.model.document.document import EventType
+from interlock.model.document.document import EventType, Expect
 from interlock.model.document.field import Field, fields_problem
 from interlock.model.document.walk import value_expressions
 from interlock.model.event import RESERVED_WORDS, is_reserved
@@ -26,7 +26,7 @@ _UNSTABLE = frozenset({"entity.version", "event.time_ms"})
 """Values that differ when the same event is sent again."""
 
 
-def check_events(report: CheckReport) -> None:
+def check_events(report: CheckReport, graph: Graph) -> None:
     """Check the declared events and everything that names an event."""
     declared = {each.name: each for each in report.chart.events or ()}
     for event in report.chart.events or ():
@@ -40,13 +40,24 @@ def check_events(report: CheckReport) -> None:
     for state in report.chart.states:
         if state.expect is not None and state.expect.then != "alert":
             _check_own_event(report, declared, state.expect.then, None, state.location)
-            message = (
-                f'the event "{state.expect.then}" is not sent yet: `then` of `expect` is reserved for a later release'
-            )
-            report.add("expect.unsent", message, state.index, "use `after` to act when the time is over")
+            _lint_expected(report, graph, state, state.expect)
     if report.chart.events is not None:
         _lint_unused(report)
         _lint_roles(report)
+
+
+def _lint_expected(report: CheckReport, graph: Graph, state: State, expect: Expect) -> None:
+    """The event of an overdue state is sent, and a transition that can be taken then takes it."""
+    event = expect.then
+    if expect.within == "forever" or graph.ends_entity(state.index):
+        why = "`within` is `forever`" if expect.within == "forever" else "the entity has ended here"
+        message = f'the event "{event}" is never sent: {why}'
+        report.add("expect.unsent", message, state.index, "remove `then`, or write `within` with a duration")
+        return
+    together = (each for each in graph.transitions if graph.can_be_active_together(each.source, state.index))
+    if not any(True for _ in DescriptorIndex(together).matching(exact_descriptor(event))):
+        message = f'no transition takes the event "{event}" while the entity is in {report.name(state)}'
+        report.add("expect.unhandled", message, state.index, "add a transition for it to this state")
 
 
 def _check_declaration(report: CheckReport, event: EventType, declared: dict[str, EventType]) -> None:

@@ -76,6 +76,7 @@ CODES: dict[str, Code] = {
     "event.undeclared": LINT,
     "event.unused": LINT,
     "events.swallowed": LINT,
+    "expect.unhandled": LINT,
     "expect.unsent": LINT,
     "expression.unknown_field": LINT,
     "field.bounds": RULE,

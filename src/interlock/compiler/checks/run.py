@@ -41,7 +41,7 @@ def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostic
     check_states(report, graph)
     check_targets(report, graph)
     check_data(report)
-    check_events(report)
+    check_events(report, graph)
     check_access(report)
     check_personal(report)
     check_effects(report, graph)

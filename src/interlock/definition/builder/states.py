@@ -66,7 +66,7 @@ _WITHIN = Text(
 def expect(within: str, *, then: str = "alert") -> Expect:
     """Return when an entity counts as stuck here: after a duration, or never (`forever`).
 
-    `then` is `alert`, or an event. Reserved: no event is sent yet.
+    `then` is `alert`, or an event that a worker sends to the entity once while it is in the state.
     """
     return Expect(within=text(within, _WITHIN, "`within`"), then=text(then, EVENT, "`then`"))
 

@@ -851,7 +851,7 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 shape=EVENT,
                 identity="out",
                 order="kept",
-                description="alert (default), or an event. Reserved: no event is sent yet.",
+                description="alert (default), or an event that the entity gets once it is stuck.",
             ),
         ),
     ),

@@ -88,14 +88,28 @@ STATE_OLDEST = Family(
     "interlock_state_oldest_seconds",
     "gauge",
     ("kind", "state"),
-    "How long the oldest entity of a state has been in it; 0 for an empty state.",
+    "How long the oldest entity of a state that is not held has been in it; 0 for none.",
     is_store_wide=True,
 )
 STUCK_ENTITIES = Family(
     "interlock_stuck_entities",
     "gauge",
     ("kind", "state"),
-    "Entities that have been in a state for longer than its chart expects; counting stops at 10001.",
+    "Entities that have been in a state for longer than its chart expects and are not held; counting stops at 10001.",
+    is_store_wide=True,
+)
+HELD_ENTITIES = Family(
+    "interlock_held_entities",
+    "gauge",
+    ("kind",),
+    "Entities that an operator holds one by one; counting stops at 1001.",
+    is_store_wide=True,
+)
+HELD_KINDS = Family(
+    "interlock_held_kinds",
+    "gauge",
+    ("kind",),
+    "1 while an operator holds all entities of the kind.",
     is_store_wide=True,
 )
 WORK_ROWS = Family(
@@ -135,6 +149,8 @@ FAMILIES = (
     ENTITIES,
     STATE_OLDEST,
     STUCK_ENTITIES,
+    HELD_ENTITIES,
+    HELD_KINDS,
     WORK_ROWS,
     WORK_OLDEST,
     DEAD_LETTERS,

@@ -17,9 +17,12 @@ from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.charts.chart import Chart, State
 from interlock.model.duration import parse_duration
 from interlock.model.journal.work import LANES
+from interlock.observe.held_entities import HeldEntities, first_held_entities
 from interlock.observe.metrics.families import (
     DEAD_LETTERS,
     ENTITIES,
+    HELD_ENTITIES,
+    HELD_KINDS,
     STATE_OLDEST,
     STUCK_ENTITIES,
     WORK_OLDEST,
@@ -30,7 +33,7 @@ from interlock.observe.metrics.families import (
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.reading.paging import pages
 from interlock.ports.reading.statistics import COUNT_MAX, Statistics
-from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, Store
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkQueue
 from interlock.runtime.charts.registry import BUILTIN_KINDS
 from interlock.runtime.reading.readers import ReaderViews
@@ -83,9 +86,12 @@ async def read_store_gauges(runtime: Runtime, shown: ShownKinds) -> dict[Family,
     store, now_ms = runtime.store, runtime.clock.now_ms()
     found: dict[Family, Samples] = {}
     if store.statistics is not None:
-        found = {ENTITIES: {}, STATE_OLDEST: {}, STUCK_ENTITIES: {}}
+        found = {ENTITIES: {}, STATE_OLDEST: {}, STUCK_ENTITIES: {}, HELD_ENTITIES: {}, HELD_KINDS: {}}
         for chart in shown.charts.values():
-            await _read_states(store, store.statistics, chart, now_ms, found)
+            held = await first_held_entities(runtime, chart.kind)
+            found[HELD_ENTITIES][chart.kind,] = held.count
+            found[HELD_KINDS][chart.kind,] = int(held.is_kind)
+            await _read_states(store, store.statistics, chart, now_ms, held, found)
     if store.work is not None:
         found[DEAD_LETTERS] = await _dead_letters(store.work, shown)
         if store.statistics is not None and not shown.has_others:
@@ -94,7 +100,7 @@ async def read_store_gauges(runtime: Runtime, shown: ShownKinds) -> dict[Family,
 
 
 async def _read_states(
-    store: Store, statistics: Statistics, chart: Chart, now_ms: int, found: dict[Family, Samples]
+    store: Store, statistics: Statistics, chart: Chart, now_ms: int, held: HeldEntities, found: dict[Family, Samples]
 ) -> None:
     totals = dict.fromkeys((each.id for each in chart.states[1:] if each.type != "history"), 0)
     for count in await statistics.count_states(chart.kind):
@@ -105,12 +111,12 @@ async def _read_states(
         found[ENTITIES][labels] = entities
         if not _is_aged(state, name):
             continue
-        oldest = await oldest_ms(store, chart.kind, name) if entities else None
+        oldest = await held.oldest_ms(store, name) if entities else None
         found[STATE_OLDEST][labels] = 0 if oldest is None else max(0, now_ms - oldest) / 1_000
         within = None if state is None or state.expect is None else parse_duration(state.expect.within)
         if within is not None:
             found[STUCK_ENTITIES][labels] = (
-                await statistics.count_overdue(chart.kind, name, before_ms=now_ms - within) if entities else 0
+                await held.count_stuck(store, statistics, name, before_ms=now_ms - within) if entities else 0
             )
 
 
@@ -119,12 +125,6 @@ def _is_aged(state: State | None, name: str) -> bool:
     if name in ENDED_STATES.values():
         return False
     return state is None or state.expect is not None or (state.type != "final" and not state.children)
-
-
-async def oldest_ms(store: Store, kind: str, state: str) -> int | None:
-    """Return since when the entity that has been in a state for longest is in it; None for an empty state."""
-    page = await store.find(EntityQuery(kind=kind, state=state, limit=1))
-    return page.rows[0].entered_ms if page.rows else None
 
 
 async def _dead_letters(work: WorkQueue, shown: ShownKinds) -> Samples:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from interlock.errors import ConflictError, InterlockError, RejectedError
 from interlock.kernel.step import Kernel
+from interlock.model.driver_events import EXPECT_SOURCE
 from interlock.model.encoding.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.attempts import PastAttempt
@@ -309,7 +310,8 @@ class EntitySender:
                 return LOST
             if moved is not None:
                 snapshot, last_ms = entities.snapshots[entity]
-                request = replace(request, expected=None)  # it was the version before the move
+                if request.event.source != EXPECT_SOURCE:  # which is for a state that the entity may not be in now
+                    request = replace(request, expected=None)  # it was the version before the move
         kernel = self._revisions.known(snapshot.kind, snapshot.revision) or await self._revisions.for_step(snapshot)
         if kernel.personal is not None or request.has_tokens:
             request = await self._seal(kernel, snapshot, request)

@@ -335,6 +335,14 @@ class HoldOperator:
                 found += await self._held_entities(each, limit)
         return tuple(found)
 
+    async def holds_of(self, entity: str) -> tuple[Hold, ...]:
+        """Return what holds an entity now: the hold of its kind, and its own. Raises NotFoundError."""
+        kind = _kind_of(entity)
+        snapshot, _ = await self._entities.load_snapshot(entity)
+        held = decode_kind_hold(kind, (await self._facts.read_facts()).get(f"{KIND_PREFIX}{kind}")).held
+        found = (None if held is None else _kind_hold(kind, held), _hold_of(snapshot))
+        return tuple(each for each in found if each is not None)
+
     async def _held_entities(self, kind: str, limit: int) -> list[Hold]:
         found: list[Hold] = []
         async for snapshot in self._found(EntityQuery(kind=kind, tag=HELD_TAG)):

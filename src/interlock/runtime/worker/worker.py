@@ -1,4 +1,5 @@
-"""The worker: runs the work that entries create, with one loop per lane of the store, and two for effects.
+"""The worker: runs the work that entries create, with one loop per lane of the store, and two for effects;
+and sends the events of overdue states.
 
 Rule 1: a worker needs no registration and no partner. Any number of them, in any processes, share the lanes of a store.
 Rule 2: an append of this process wakes the loops that its work concerns; nothing is polled that can be signalled.
@@ -34,6 +35,7 @@ from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.clock_repair import ClockRepair
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.downtime import DowntimeMonitor
+from interlock.runtime.worker.overdue_events import OverdueEvents
 from interlock.runtime.worker.process_pool import ProcessPool, address_of
 
 _LOOPS: dict[Lane, str] = {"timer": "timers", "outbox": "outbox", "message": "messages"}
@@ -81,6 +83,7 @@ class Worker:
         report = self._repair.report
         self._downtime = None if leases is None else DowntimeMonitor(leases, clock, on_ahead=report)
         delivery = EntityDelivery(runtime, self._downtime)
+        self._overdue = OverdueEvents(runtime)
         self._runtime = runtime
         if drain_ms is not None:
             runtime.drain_ms = drain_ms
@@ -158,6 +161,7 @@ class Worker:
         self._runtime.on_drain(self.stop_claiming)
         # Without handlers their loop has nothing to look for: the work waits for a process that has them.
         idle = set() if self._handlers.names else {"handlers"}
+        self._overdue.start()
         self._tasks = [asyncio.ensure_future(loop.run()) for name, loop in self._loops.items() if name not in idle]
 
     async def stop(self) -> StopReport:
@@ -173,6 +177,7 @@ class Worker:
         for unregister in self._unregister:
             unregister()
         await self._repair.stop()
+        await self._overdue.stop()
         await asyncio.gather(*(loop.stop(self._runtime.drain_ms) for loop in self._loops.values()))
         if self._downtime is not None:
             await self._downtime.stop()
@@ -192,6 +197,7 @@ class Worker:
 
     def stop_claiming(self) -> None:
         """Leave work that is not running yet to others, from now on."""
+        self._overdue.stop_sending()
         for loop in self._loops.values():
             loop.stop_claiming()
 

@@ -119,7 +119,7 @@ async def get_entity(request: RequestContext) -> EntityView:
         since_ms=_since_ms(entries),
         time_ms=entry.event.time_ms if entry is not None else 0,
         now_ms=console.clock.now_ms(),
-        entry=None if entry is None else entry_view(entry, mask, request.may_see_entity),
+        entry=None if entry is None else entry_view(entry, mask, request.user, request.may_see_entity),
         transitions=_transitions(kernel, before, entry),
         timers=timers_view(shown, mask),
         invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
@@ -290,7 +290,7 @@ async def get_journal(request: RequestContext) -> JournalView:
     chart = await runtime.revisions.chart(kind, latest.revision)
     request.console.check_chart(request.user, chart)
     mask = mask_for(chart, request.user)
-    views = [entry_view(each, mask, request.may_see_entity) for each in entries]
+    views = [entry_view(each, mask, request.user, request.may_see_entity) for each in entries]
     return JournalView(limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 
 

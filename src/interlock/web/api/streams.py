@@ -98,7 +98,9 @@ async def _entries(request: RequestContext, entity: str, after: int, latest: int
             chart = await runtime.revisions.chart(kind, entry.revision)
             request.console.check_chart(request.user, chart)
             mask = mask_for(chart, request.user)
-            yield _event("entry", entry_view(entry, mask, request.may_see_entity), f"{entity}@{entry.version}")
+            yield _event(
+                "entry", entry_view(entry, mask, request.user, request.may_see_entity), f"{entity}@{entry.version}"
+            )
 
 
 async def _covered_entries(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from interlock.model.charts.chart import Chart
 from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.held import HOLD, RESUME
 from interlock.model.journal.attempts import PastAttempt
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
@@ -207,9 +208,17 @@ def masked_acceptances(found: tuple[Acceptance, ...], mask: ChartMask | None) ->
     )
 
 
-def entry_view(entry: Entry, mask: ChartMask | None, may_see: Callable[[str], bool]) -> EntryView:
+def may_see_hold_reasons(user: User) -> bool:
+    """Whether a user sees why an entity or a kind is held."""
+    return "operate" in user.rights
+
+
+def entry_view(entry: Entry, mask: ChartMask | None, user: User, may_see: Callable[[str], bool]) -> EntryView:
     """Return an entry. `may_see` says whether the reader may see an entity; a hidden sender or parent is masked."""
     view = _entry_view(entry, mask)
+    if entry.event.name in (HOLD, RESUME) and entry.event.type == "platform" and not may_see_hold_reasons(user):
+        data = {**view.data, "reason": MASK} if isinstance(view.data, dict) and "reason" in view.data else view.data
+        view = replace(view, data=data, reason_given=None if view.reason_given is None else MASK)
     sender = _sender(entry)
     if sender is None or may_see(sender):
         return view

@@ -1,6 +1,6 @@
 // Shared components: tables, ages, sparklines, JSON differences, forms from schemas, dialogs.
 
-import {post} from "/static/api.js";
+import {may, post} from "/static/api.js";
 import {asText, attrs, change, fill, h, toast} from "/static/dom.js";
 import {clock, duration, entityPath, iso, lookup, number} from "/static/format.js";
 
@@ -269,7 +269,7 @@ export function confirmDialog(title, text, label, act) {
         }
       },
     }),
-    h("p", text),
+    h("div", text),
     h("div.field", h("label", attrs({for: "reason"}), "Reason"), reason),
     note,
     h("footer", h("button.primary", label)),
@@ -291,6 +291,57 @@ export const WORK_STATUSES = {
   queued: ["○", "queued", "muted"],
   held: ["‖", "held", "muted"],
 };
+
+/** A note for each hold: what is held, by whom and since when; the reason is only in the answer for operators. */
+export function holdNotes(holds, onResume) {
+  return holds.map((each) => {
+    const isKind = !each.name.includes("/");
+    return h(
+      "div.note.warn.hold",
+      attrs({role: "status", "data-testid": isKind ? "kind-hold" : "entity-hold"}),
+      h(
+        "p",
+        h("b", isKind ? `‖ All entities of ${each.name} are held` : "‖ This entity is held"),
+        each.by ? ` by ${each.by}` : "",
+        " since ",
+        time(each.at_ms),
+        each.reason ? ` “${each.reason}”` : "",
+      ),
+      h("p", "Timers and new effects wait, and events are refused, until it is resumed."),
+      may("operate") && h("button", attrs({onclick: () => onResume(each)}), isKind ? `Resume all ${each.name}…` : "Resume…"),
+    );
+  });
+}
+
+/** Ask for a reason and hold an entity or a kind: `{entity}` or `{kind}`. */
+export function holdDialog(what, done) {
+  const text = what.kind
+    ? "Timers of all its entities stop, effects that have not started wait, and events and creations are refused, also for new entities."
+    : "Its timers stop, effects that have not started wait, and events are refused. Running attempts end.";
+  confirmDialog(`Hold ${what.kind ? `all entities of ${what.kind}` : what.entity}`, text, "Hold", async (reason) => {
+    await post("hold", {...what, reason});
+    await done();
+  });
+}
+
+/** Ask for a reason and what happens to the timers, and end a hold. */
+export function resumeDialog(hold, done) {
+  const isKind = !hold.name.includes("/");
+  const timers = h(
+    "select",
+    attrs({id: "hold-timers"}),
+    h("option", attrs({value: "deadline"}), "keep their due times; overdue timers fire now"),
+    h("option", attrs({value: "shift"}), "are later by the time of the hold"),
+  );
+  const text = [
+    h("p", isKind ? "Entities that were held one by one stay held." : "Work that waited is due now."),
+    h("div.field", h("label", attrs({for: "hold-timers"}), "Timers with a deadline"), timers),
+  ];
+  confirmDialog(`Resume ${isKind ? `all entities of ${hold.name}` : hold.name}`, text, "Resume", async (reason) => {
+    await post("resume", {...(isKind ? {kind: hold.name} : {entity: hold.name}), reason, timers: timers.value});
+    await done();
+  });
+}
 
 /** The phases of a saga as text. */
 export const SAGA_PHASES = {forward: "running", compensation: "compensating", blocked: "blocked"};

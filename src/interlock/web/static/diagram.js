@@ -4,9 +4,15 @@ import {text} from "/static/api.js";
 import {attrs, h} from "/static/dom.js";
 import {number, short} from "/static/format.js";
 
-/** The smallest scale at which labels are readable, and the width of half a page in pixels. */
-const READABLE = 0.72;
-const HALF_PAGE = 640;
+/**
+ * The smallest scale on opening: labels of 10 pixels, of 8 on a small screen, where the whole matters more. The share
+ * of the page that a drawing has next to other cards, and the widest page in pixels.
+ */
+const READABLE = 0.9;
+const READABLE_SMALL = 0.72;
+const SMALL = 1000;
+const COLUMN = 0.6;
+const PAGE = 1432;
 const drawings = new Map();
 let count = 0;
 
@@ -52,6 +58,7 @@ class Diagram extends HTMLElement {
     svg.setAttribute("aria-label", label);
     this.classList.add("diagram");
     this.natural = Number(svg.getAttribute("width")) || 600;
+    this.tall = Number(svg.getAttribute("height")) || 400;
     svg.removeAttribute("height");
     const zoom = (label, sign, act) =>
       h("button.quiet", attrs({type: "button", "aria-label": label, title: label, onclick: act}), sign);
@@ -61,12 +68,12 @@ class Diagram extends HTMLElement {
       h(
         "div.zoom",
         zoom("Zoom out", "−", () => this.scaled(this.scale / 1.25)),
-        zoom("Fit to width", "⤢", () => this.fit(0)),
+        zoom("Fit to width", "⤢", () => this.fitWidth()),
         zoom("Zoom in", "+", () => this.scaled(this.scale * 1.25)),
       ),
     );
     this.svg = svg;
-    new ResizeObserver(() => this.fixed || this.fit(READABLE)).observe(this.canvas);
+    new ResizeObserver(() => this.fixed || this.open()).observe(this.canvas);
     this.nodes = new Map();
     for (const state of states || []) {
       const node = this.part("s", state);
@@ -75,15 +82,24 @@ class Diagram extends HTMLElement {
     if (pick) this.listen(pick);
   }
 
-  /** Whether half of the page is too narrow to read it as a whole. */
+  /** Whether its column next to other cards is too narrow to read it in its whole width. */
   get isWide() {
-    return this.natural * READABLE > HALF_PAGE;
+    return this.natural * READABLE > COLUMN * Math.min(PAGE, innerWidth - 48);
   }
 
-  /** Fit the width, but not below the scale `least`. */
-  fit(least) {
+  /** The scale on opening: the whole drawing if its labels are readable then; otherwise the smallest readable one. */
+  open() {
     const room = this.canvas.clientWidth - 16;
-    if (room > 0) this.scaled(Math.min(1.1, Math.max(least, room / this.natural)), least > 0);
+    if (room <= 0) return;
+    const high = Math.min(parseFloat(getComputedStyle(this.canvas).maxHeight) || innerHeight, innerHeight) - 16;
+    const whole = Math.min(room / this.natural, high / this.tall);
+    const least = innerWidth < SMALL ? READABLE_SMALL : READABLE;
+    this.scaled(Math.min(1.1, Math.max(least, whole)), true);
+  }
+
+  fitWidth() {
+    const room = this.canvas.clientWidth - 16;
+    if (room > 0) this.scaled(Math.min(1.1, room / this.natural));
   }
 
   scaled(scale, byItself = false) {

@@ -50,14 +50,16 @@ export function quantity(total, one, more = `${one}s`) {
   return `${number(total)} ${total === 1 ? one : more}`;
 }
 
-/** A time of day, with the date if it is not today. */
-export function clock(ms, now = Date.now()) {
-  const time = new Date(ms);
-  const day = time.toDateString() === new Date(now).toDateString() ? "" : `${date(ms)} `;
-  return day + time.toLocaleTimeString("en-GB");
+/** A date and time of day where the reader is, with its zone: `2026-11-19 14:02:11 +01:00`. */
+export function clock(ms) {
+  const minutes = -new Date(ms).getTimezoneOffset();
+  const there = new Date(ms + minutes * 60000).toISOString().slice(0, 19).replace("T", " ");
+  if (!minutes) return `${there} UTC`;
+  const two = (value) => String(Math.floor(value)).padStart(2, "0");
+  const [far, sign] = [Math.abs(minutes), minutes < 0 ? "-" : "+"];
+  return `${there} ${sign}${two(far / 60)}:${two(far % 60)}`;
 }
 
-export const date = (ms) => new Date(ms).toISOString().slice(0, 10);
 export const iso = (ms) => new Date(ms).toISOString();
 
 /** Whether the entities in a state have ended. */

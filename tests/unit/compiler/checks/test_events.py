@@ -84,13 +84,32 @@ states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
     assert [] == reported(good, "event.undeclared")
 
 
-def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
-    """`then` is kept for later: until then a chart that relies on it would wait forever."""
-    bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
-    good = bad.replace("late}, on", "alert}, on")
+def test_an_event_of_then_that_is_never_sent_is_reported() -> None:
+    """Waiting is normal, or the entity has ended."""
+    text = "states: {a: {expect: {within: 1h, then: late}, on: {e: b, late: b}}, b: {type: final}}\n"
+    forever = text.replace("1h", "forever")
+    ended = "states: {a: {on: {e: b, late: b}}, b: {type: final, expect: {within: 1h, then: late}}}\n"
 
-    assert ["warning 3:10"] == reported(bad, "expect.unsent")
-    assert [] == reported(good, "expect.unsent")
+    assert [] == reported(text, "expect.unsent")
+    assert ["warning 3:10"] == reported(forever, "expect.unsent")
+    assert 1 == len(reported(ended, "expect.unsent"))
+
+
+def test_an_event_of_then_is_taken_while_the_state_is_active() -> None:
+    """By the state, one that contains it, one inside or another region; not by the next state."""
+    bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: b}}, b: {on: {late: a}}}\n"
+    own = "states: {a: {expect: {within: 1h, then: late}, on: {late.*: b}}, b: {}}\n"
+    outer = "on: {late: b}\nstates: {a: {expect: {within: 1h, then: late}, on: {e: b}}, b: {}}\n"
+    inner = "states: {a: {expect: {within: 1h, then: late}, states: {c: {on: {late: d}}, d: {}}}, b: {}}\n"
+    region = """\
+states:
+  p:
+    type: parallel
+    states: {a: {expect: {within: 1h, then: late}}, b: {states: {c: {on: {late: d}}, d: {}}}}
+"""
+
+    assert ["warning 3:10"] == reported(bad, "expect.unhandled")
+    assert [[]] * 4 == [reported(each, "expect.unhandled") for each in (own, outer, inner, region)]
 
 
 def test_a_transition_waits_for_declared_events() -> None:

@@ -44,7 +44,7 @@ def refused(text: str | bytes) -> tuple[str, int, int]:
         ("<a>\ud800</a>", ("scxml.encoding", 1, 1)),
         ("<a>" + "x" * DEFINITION_BYTES_MAX + "</a>", ("scxml.size", 1, 1)),
     ],
-    ids=["bomb", "outside", "entity", "depth", "empty", "tags", "prefix", "bytes", "surrogate", "size"],
+    ids=["bomb", "outside", "entity", "depth", "values", "empty", "tags", "prefix", "bytes", "surrogate", "size"],
 )
 def test_what_is_dangerous_or_broken_is_refused_with_its_place(
     text: str | bytes, expected: tuple[str, int, int]

@@ -125,6 +125,37 @@ async def test_populations_and_the_oldest_entity_are_those_of_the_store(url: str
     assert 2 == value(found, "interlock_work_rows", lane="timer")
 
 
+async def test_held_entities_are_counted_and_are_not_stuck(url: str) -> None:
+    """The oldest one is the oldest that is not held, so no alert is raised for the others. A held kind has none."""
+    clock = VirtualClock(autojump=True)
+    async with exported(url, clock) as (orders, exporter):
+        await orders.create("order/1")
+        await clock.sleep_ms(3_600_000)
+        await orders.create("order/2")
+        await orders.create("order/3")
+        await clock.sleep_ms(3_600_000)
+        await orders.hold("order/1", reason="case 118")
+        await orders.hold("order/2", reason="case 119")
+        single = await scrape(exporter, clock)
+        await orders.hold_kind("order", reason="case 120")
+        whole = await scrape(exporter, clock)
+        await orders.resume_kind("order")
+        await orders.resume("order/1")
+        await orders.resume("order/2")
+        resumed = await scrape(exporter, clock)
+
+    def unpaid(found: Scrape) -> tuple[float | None, float | None]:
+        place = {"kind": "order", "state": "unpaid"}
+        oldest = value(found, "interlock_state_oldest_seconds", **place)
+        return oldest and oldest // 3_600, value(found, "interlock_stuck_entities", **place)
+
+    def held(found: Scrape) -> tuple[float | None, float | None]:
+        return value(found, "interlock_held_entities", kind="order"), value(found, "interlock_held_kinds", kind="order")
+
+    assert [(1, 1), (0, 0), (2, 3)] == [unpaid(each) for each in (single, whole, resumed)]
+    assert [(2, 0), (2, 1), (0, 0)] == [held(each) for each in (single, whole, resumed)]
+
+
 async def test_overdue_work_and_dead_letters_are_shown_by_lane(url: str) -> None:
     chart = "interlock: 1\nkind: job\nstates: {on: {entry: [charge], on: {again: {target: on, reenter: true}}}}\n"
     clock = VirtualClock()

@@ -211,6 +211,11 @@ def show(
             else:
                 active, label, all_ = {each.id for each in kernel.active(snapshot)}, kernel.chart.label, all_states
                 lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_)]
+            if not is_masked:
+                holds = runtime.entities.holds
+                await holds.refresh()
+                of_kind = holds.of_kind(snapshot.kind) if at is None else None
+                lines = [*output.hold_lines(snapshot, of_kind), *lines]
             if at is None and runtime.store.work is not None and not is_masked:
                 page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)

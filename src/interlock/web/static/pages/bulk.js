@@ -2,8 +2,8 @@
 
 import {get, may, post} from "/static/api.js";
 import {attrs, change, fill, h, onLeave, page} from "/static/dom.js";
-import {REASONS, entityLink, num, problemNote, row, schemaForm, states, table} from "/static/components.js";
-import {clock, lookup, quantity, number} from "/static/format.js";
+import {REASONS, entityLink, num, problemNote, row, schemaForm, states, table, time} from "/static/components.js";
+import {lookup, quantity, number} from "/static/format.js";
 
 /** Entities of a report that are not folded. */
 const SAMPLES = 10;
@@ -150,7 +150,7 @@ page("/bulk", async (main, _, given) => {
               each.reason && h("span.muted", ` “${each.reason}”`),
             ],
             each.who,
-            [statusPill(each), h("span.muted", ` ${clock(each.ended_ms || each.noted_ms || each.began_ms)}`)],
+            [statusPill(each), " ", h("span.muted", time(each.ended_ms || each.noted_ms || each.began_ms))],
             num(number(each.seen)),
             outcomes(each),
             h("td.acts", ...acts(each)),

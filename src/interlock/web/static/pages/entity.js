@@ -4,6 +4,7 @@ import {get, live, may, post} from "/static/api.js";
 import {attrs, change, fill, h, updateQuery, debounce, onLeave, page, toast} from "/static/dom.js";
 import {asCurl, asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
+import {timeline} from "/static/timeline.js";
 import {
   SAGA_PHASES,
   WORK_STATUSES,
@@ -15,8 +16,11 @@ import {
   entityLink,
   eventList,
   foldedList,
+  holdDialog,
+  holdNotes,
   json,
   problemNote,
+  resumeDialog,
   row,
   sagaSteps,
   sendForm,
@@ -25,10 +29,12 @@ import {
   time,
   until,
 } from "/static/components.js";
-import {apiPath, duration, kindPath, limit, number, quantity, revision} from "/static/format.js";
+import {apiPath, clock, duration, kindPath, limit, number, quantity, revision} from "/static/format.js";
 
 /** Rows of the journal that are shown at first and added with each click. */
 const ROWS = 100;
+/** How often the page asks whether the entity is held: the hold of a kind is not an entry, so no stream tells it. */
+const HOLDS_MS = 10_000;
 
 page("/e/(.+)", async (main, [entity], given) => {
   document.title = `${entity} · Interlock`;
@@ -48,11 +54,14 @@ page("/e/(.+)", async (main, [entity], given) => {
     {label: `Chart of ${latest.kind}`, states: detail ? detail.kind.states.map((each) => each.id) : []},
   ).catch((problem) => h("p.empty", problem.detail || "No diagram"));
   const head = h("div");
+  const held = h("div", attrs({"aria-live": "polite"}));
+  let holds = await loadHolds();
   const details = h("div.story", attrs({"aria-live": "polite"}));
   const accepted = h("section.card");
   const pending = h("section.card");
   const saga = h("div");
   const journal = h("section.card");
+  const life = h("section.card.timeline", attrs({"aria-label": "Timeline", hidden: true}));
   const slider = h("input", attrs({
     type: "range",
     min: 1,
@@ -119,6 +128,11 @@ page("/e/(.+)", async (main, [entity], given) => {
             isLatest() &&
             !shown.ended &&
             h("button.primary", attrs({onclick: chooseEvent, title: "Send an event (e)"}), "Send event…"),
+          may("operate") &&
+            holds.may_hold &&
+            !latest.ended &&
+            !holds.holds.some((each) => each.name === entity) &&
+            h("button", attrs({onclick: () => holdDialog({entity}, refresh)}), "Hold…"),
           h("button", attrs({onclick: verify}), "Verify journal"),
         ),
       ),
@@ -140,6 +154,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         shown.masked && h("span.pill", "masked"),
       ),
     );
+    fill(held, holdNotes(holds.holds, (each) => resumeDialog(each, refresh)));
     const entry = shown.entry;
     fill(
       details,
@@ -175,7 +190,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "effect",
           ),
         ],
-      entry && entry.attempts.length > 0 && [h("h4", "Attempts"), h("ul.attempts", entry.attempts.map(attemptLine))],
+      entry && entry.attempts.length > 0 && [h("h4", "Attempts"), h("ul.plain.attempts", entry.attempts.map(attemptLine))],
       shown.output !== null && [h("h4", "Output"), json(shown.output)],
     );
     fill(
@@ -196,8 +211,23 @@ page("/e/(.+)", async (main, [entity], given) => {
     );
     fill(accepted, h("h2", "Accepted events"), acceptedList());
     fill(pending, h("h2", "Pending"), pendingList());
+    showTimeline();
     showJournal();
     mark();
+  }
+
+  function showTimeline() {
+    change(life, {hidden: entries.length === 0});
+    fill(
+      life,
+      timeline(entries, {
+        nowMs: latest.now_ms,
+        ended: latest.ended,
+        shown: shown.version,
+        isComplete: !older,
+        pick: showVersion,
+      }),
+    );
   }
 
   function acceptedList() {
@@ -351,7 +381,12 @@ page("/e/(.+)", async (main, [entity], given) => {
       [
         h("b", each.event),
         each.outcome !== "applied" && h("span.muted", ` ${each.outcome}`),
-        each.attempts.length > 1 && h("span.warn", ` ↻ ${each.attempts.length} attempts`),
+        each.attempts.length > 0 &&
+          h(
+            "details",
+            h("summary.warn", `↻ ${quantity(each.attempts.length, "attempt")}`),
+            h("ul.plain.attempts", each.attempts.map(attemptLine)),
+          ),
       ],
       each.before.join() === each.after.join()
         ? h("span.muted", "no change")
@@ -370,6 +405,22 @@ page("/e/(.+)", async (main, [entity], given) => {
   function showMore() {
     state.rows += ROWS;
     showJournal();
+  }
+
+  async function loadHolds() {
+    return get(`holds?entity=${encodeURIComponent(entity)}`);
+  }
+
+  async function refreshHolds() {
+    if (document.hidden) return;
+    try {
+      const now = await loadHolds();
+      if (JSON.stringify(now.holds) === JSON.stringify(holds.holds)) return;
+      holds = now;
+      show();
+    } catch {
+      /* the next request says what is wrong */
+    }
   }
 
   async function computeChanges() {
@@ -396,7 +447,12 @@ page("/e/(.+)", async (main, [entity], given) => {
   async function refresh() {
     const isFollowing = wanted === latest.latest;
     const last = entries.length ? entries[entries.length - 1].version : 0;
-    const [now, more] = await Promise.all([get(`entity/${path}`), get(`journal/${path}?after=${last}&limit=100`)]);
+    const [now, more, heldNow] = await Promise.all([
+      get(`entity/${path}`),
+      get(`journal/${path}?after=${last}&limit=100`),
+      loadHolds(),
+    ]);
+    holds = heldNow;
     const known = entries.length ? entries[entries.length - 1].version : 0;
     latest = now;
     const fresh = more.entries.filter((each) => each.version > known);
@@ -469,12 +525,15 @@ page("/e/(.+)", async (main, [entity], given) => {
   };
   addEventListener("keydown", onKey);
   onLeave(main, () => removeEventListener("keydown", onKey));
+  const holdsTimer = setInterval(refreshHolds, HOLDS_MS);
+  onLeave(main, () => clearInterval(holdsTimer));
 
   fill(
     main,
     head,
+    held,
     h(
-      "div.split.entity",
+      chart.isWide ? "div.split.entity.stacked.short" : "div.split.entity",
       h("section.card.picture", attrs({"aria-label": "Diagram"}), chart),
       h(
         "div.side",
@@ -494,6 +553,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         pending,
       ),
     ),
+    life,
     journal,
   );
   show();
@@ -524,21 +584,24 @@ function workNote(each) {
 function failedAttempts(each) {
   const failed = each.error?.failed;
   if (!Array.isArray(failed) || !failed.length) return "";
-  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul", failed.toReversed().map(attemptLine)));
+  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul.plain.attempts", failed.toReversed().map(attemptLine)));
 }
 
-/** One attempt: when it started, how long it ran, its error, and when the next one was due. */
+/** One attempt: how long it ran, its error, when it started, and how much later the next one was due. */
 function attemptLine(each) {
-  const after = duration(each.duration_ms);
-  if (!each.code) return h("li", `attempt ${each.number} `, time(each.started_ms), ` ✓ after ${after}`);
+  const {number: count, code, message, started_ms, duration_ms, next_ms} = each;
+  const wait = next_ms && next_ms - started_ms - duration_ms;
   return h(
     "li",
-    `attempt ${each.number} `,
-    time(each.started_ms),
-    ` ✗ after ${after}: `,
-    h("code", each.code),
-    each.message ? ` ${each.message}` : "",
-    each.next_ms && [", next ", time(each.next_ms)],
+    h("b", attrs({class: code ? "bad" : "good"}), `${code ? "✗" : "✓"} attempt ${count}`),
+    ` ran ${duration(duration_ms)}`,
+    code && [": ", h("code", code), message ? ` ${message}` : ""],
+    h(
+      "div.muted",
+      "started ",
+      time(started_ms),
+      next_ms && [", next try ", h("span", attrs({title: clock(next_ms)}), wait > 0 ? `${duration(wait)} later` : "at once")],
+    ),
   );
 }
 

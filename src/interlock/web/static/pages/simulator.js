@@ -249,7 +249,7 @@ page("/k/([^/]+)/simulate", async (main, [kind]) => {
   fill(
     main,
     title(kind, "/simulate"),
-    h("div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side),
+    h(picture.isWide ? "div.split.stacked.short" : "div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side),
     turns,
   );
   fill(turns, h("h2", "Steps"), h("p.empty", "No steps yet. Nothing is saved."));
