@@ -205,7 +205,7 @@ class CallerRequests:
             if key is None or not await self._is_seen_key(lens, entity, key):
                 return VisibleReceipt(entity, ACCEPTED, key)
             hint = "use one key per event, such as `<request>/<event>`"
-            message = f"the key was used for another event of `{entity}`"
+            message = f"the key was used for another event of `{entity}`, or by another sender"
             raise UsageError(message, code="key.reused", hint=hint) from None
         except RejectedError:
             snapshot, lens = await self._lens(entity, reader)

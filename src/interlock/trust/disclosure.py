@@ -111,7 +111,7 @@ _BY_CODE: Mapping[str, tuple[str, str | None]] = {
     "journal.archived": ("the journal of this entity is archived", None),
     "journal.unread": ("the journal of this entity cannot be read now; see the server's log", None),
     "key.reused": (
-        "the key was used for another event of this entity",
+        "the key was used for another event of this entity, or by another sender",
         "use one key per event, such as `<request>/<event>`",
     ),
     "kind.unknown": ("no chart of this kind is loaded", None),

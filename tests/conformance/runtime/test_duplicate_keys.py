@@ -33,6 +33,16 @@ on:
   emptied: {actions: [{assign: {all: "= ''"}}]}
   told: {actions: [{send: {event: heard, to: "heap/2", data: {all: "= context.all"}}}]}
 """
+LOAN = """
+interlock: 1
+kind: loan
+revision: 1.0.0
+context: {owner: {type: string, required: true}, count: {type: integer, default: 0}}
+create: {roles: [customer]}
+events: {approved: {roles: [customer], permit: "= principal.id == context.owner"}}
+initial: a
+states: {a: {expect: {within: forever}, on: {approved: {actions: [{assign: {count: "= context.count + 1"}}]}}}}
+"""
 STRICT_DOOR = DOOR.replace("revision: 1.0.0", "revision: 2.0.0").replace("default: 0}", "default: 0, max: 5}")
 LARGE = {"text": "x" * 100_000}
 PAYMENTS = {"id": "till", "roles": ["payments"]}
@@ -209,6 +219,37 @@ async def test_a_repeated_event_may_carry_another_payload() -> None:
 
     assert [("duplicate", 1), ("duplicate", 2), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
     assert "a" == (await doors.state("door/1")).context["note"]
+
+
+@ADDRESSES
+async def test_the_key_of_another_principal_is_an_error(address: str, tmp_path: Path) -> None:
+    """Also where the chart would deny the event: who guesses a key learns no outcome, and no approval is lost."""
+    async with opened(address, tmp_path, LOAN) as loans:
+        await loans.create("loan/1", {"owner": "ada"}, principal=ADA, key="c")
+        await loans.send("loan/1", "approved", principal=ADA, key="a")
+        again = await loans.send("loan/1", "approved", principal={**ADA, "roles": ["customer", "other"]}, key="a")
+        reuses = [
+            loans.create("loan/1", {"owner": "bob"}, principal=BOB, key="c"),
+            loans.send("loan/1", "approved", principal=BOB, key="a"),  # the `permit` denies it
+            loans.send("loan/1", "approved", principal=BOB, key="a", expected=9),
+            loans.dry_run("loan/1", "approved", principal=BOB, key="a"),
+        ]
+        for reuse in reuses:
+            with pytest.raises(UsageError) as raised:
+                await reuse
+            assert ("key.reused", True) == (raised.value.code, "ada" not in raised.value.message)
+
+        assert ("duplicate", 2) == (again.outcome, again.version)
+        assert ["bob"] * 3 == [each.actor for each in await audit_rows(loans.store)]
+
+
+async def test_the_program_itself_may_repeat_the_event_of_a_principal() -> None:
+    doors = runtime()
+    await doors.create("door/1", key="c", principal=ADA)
+    await doors.send("door/1", "opened", key="k", principal=ADA)
+    again = [await doors.create("door/1", key="c"), await doors.send("door/1", "opened", key="k")]
+
+    assert [("duplicate", 1), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
 
 
 async def test_a_key_that_another_process_used_meanwhile_is_an_error() -> None:

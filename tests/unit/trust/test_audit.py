@@ -49,6 +49,7 @@ states:
 """
 ADA = {"id": "ada", "kind": "service", "roles": ["clerk"]}
 EVE = {"id": "eve", "kind": "user", "roles": []}
+KIM = {"id": "kim", "kind": "user", "roles": ["clerk"]}
 
 ATTEMPTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str, str]] = {
     "no role": ("send", ("o/1", "go", {"x": 9}), {"principal": EVE}, "denied", "roles"),
@@ -61,6 +62,7 @@ ATTEMPTS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str, str]] = {
     "reserved event": ("send", ("o/1", "done.invoke.x"), {"principal": ADA}, "rejected", "event.reserved"),
     "reserved key": ("send", ("o/1", "go", {"x": 9}), {"key": "_k", "principal": ADA}, "rejected", "key.reserved"),
     "reused key": ("send", ("o/1", "go", {"x": 9}), {"key": "c1", "principal": ADA}, "rejected", "key.reused"),
+    "key of another": ("create", ("o/1",), {"key": "c1", "principal": KIM}, "rejected", "key.reused"),
     "version": ("send", ("o/1", "go", {"x": 9}), {"expected": 7, "principal": ADA}, "rejected", "conflict.expected"),
     "unknown entity": ("send", ("o/404", "go", {"x": 9}), {"principal": ADA}, "rejected", "entity.unknown"),
     "malformed entity": ("send", ("o", "go", {"x": 9}), {"principal": ADA}, "rejected", "entity.malformed"),

@@ -132,7 +132,7 @@ class EntitySender:
             entry_key = key or (f"_{entities.clock.token()}" if parent is None else "_child")
             if entities.holds.of_kind(kernel.chart.kind) is not None:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
-                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=event)
                 raise held_kind(kernel.chart.kind)
             try:
                 if kernel.personal is not None or parent is not None:
@@ -141,7 +141,7 @@ class EntitySender:
                 append = entities.appends.build(kernel, None, step, event, entry_key, trace, reason=reason, cause=cause)
             except RejectedError:
                 if isinstance(found := await entities.store.load(entity, key=entry_key), Duplicate):
-                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=CREATE)
+                    return await resolve_duplicate(entities.store, entity, found.version, key=entry_key, event=event)
                 if kernel.personal is not None and owner is None:
                     self._give_back(context)
                 raise
@@ -149,7 +149,7 @@ class EntitySender:
             if isinstance(result, Appended):
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
-                return await resolve_duplicate(entities.store, entity, result.version, key=entry_key, event=CREATE)
+                return await resolve_duplicate(entities.store, entity, result.version, key=entry_key, event=event)
             if isinstance(result, Pruned):
                 text = f"`{entity}` was not created: it was removed by retention, and an id is never used again"
                 return Receipt(entity, "rejected", result.version, "entity.pruned", explanation=text)
@@ -288,7 +288,7 @@ class EntitySender:
         decision = decide(kernel, snapshot, event, request, policy)
         if not is_denied_by_role(decision) and snapshot is truth:
             if isinstance(found := await entities.store.load(entity, key=stamped.key), Duplicate):
-                return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
+                return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event)
             if stamped.former_key is not None:
                 before = await find_former(entities.store, entity, stamped.former_key, event)
                 if before is not None:
@@ -430,7 +430,7 @@ class EntitySender:
             )
         if isinstance(result, Duplicate):
             entities.snapshots.pop(snapshot.entity, None)
-            return await resolve_duplicate(entities.store, snapshot.entity, result.version, key=key, event=event.name)
+            return await resolve_duplicate(entities.store, snapshot.entity, result.version, key=key, event=event)
         if isinstance(result, StaleAttempt):
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
@@ -451,7 +451,7 @@ class EntitySender:
         # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
         found = await entities.store.load(entity, key=None if is_denied_by_role(decision) else stamped.key)
         if isinstance(found, Duplicate):
-            return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event.name)
+            return await resolve_duplicate(entities.store, entity, found.version, key=stamped.key, event=event)
         if found is None or found.version < snapshot.version:
             raise await entities.gone(entity, 0 if found is None else found.version, snapshot.version)
         if found.version != snapshot.version:

@@ -32,6 +32,9 @@ from interlock.trust.checkpoints import SignedCheckpoint, SigningKey, VerifyingK
 PROBLEMS_SHOWN_MAX = 50
 """Problems that `verify` prints for people; the others are counted."""
 
+FORMULA_STARTS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - the wide forms are meant
+"""Characters that start a formula in a spreadsheet; some read their wide forms, too."""
+
 COVERS_SHOWN_MAX = 10
 """Checkpoints of which `verify` says for people what they still cover: the newest."""
 
@@ -269,5 +272,10 @@ def create_key(terminal: Terminal, file: str) -> int:
 def _csv_line(fields: Iterable[str]) -> str:
     """Return a line; control characters are escaped, so that a line of the file is one attempt."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(escape_line(each) for each in fields)
+    csv.writer(line, lineterminator="\n").writerow(_cell(escape_line(each)) for each in fields)
     return line.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return the text of a field; senders choose reasons, and a spreadsheet must not run one as a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -33,6 +35,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Caller) -> Pa
         for _ in range(2):
             assert call("send", f"{URL}{tenant}", "order/1", "pay", "--principal", "eve:other").code != 0
     return tmp_path
+
+
+@pytest.mark.parametrize("reason", ["=1+1", "+1", "-1", "@SUM(1)", "＝1", '=1,"x"\n@y'])  # noqa: RUF001 - a wide form
+def test_a_spreadsheet_runs_no_field_of_the_csv_export_as_a_formula(call: Caller, reason: str) -> None:
+    assert call("send", URL, "order/1", "pay", *CLERK, "--reason", reason).code == 0
+    lines = list(csv.DictReader(io.StringIO(call("audit", "export", URL, "--format", "csv").out)))
+    rows = [json.loads(each) for each in call("audit", "export", URL).out.splitlines()]
+
+    assert ["'" + reason.replace("\n", "\\n")] == [
+        each["reason"] for each in lines if each["event"] == "pay" and each["outcome"] == "applied"
+    ]
+    assert [reason] == [each["reason"] for each in rows if each["event"] == "pay" and each["outcome"] == "applied"]
 
 
 def damage(statement: str) -> None:
