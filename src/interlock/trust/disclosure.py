@@ -38,6 +38,7 @@ OPEN_CODES = frozenset(
         "csrf.token",
         "cursor.foreign",
         "entity.not_then",
+        "hold.what",
         "job.act",
         "job.elsewhere",
         "job.full",

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -206,13 +207,14 @@ async def answered(client: Client, endpoint: Endpoint, path: str, query: dict[st
         check_cursors(response.text)
         text = f"{response.status_code} {response.headers['content-type']} {response.text}"
     else:
-        response = await client.http.request(
+        request = client.http.request(
             endpoint.method,
             f"/api/v1/{path}",
             json=body,
             params=query,
             headers={"Origin": ORIGIN, "X-Interlock-CSRF": client.csrf},
         )
+        response = await (advancing(client, request) if endpoint.path in HOLDING else request)
         text = f"{response.status_code} {response.headers['content-type']} {response.text}"
         if '"began_ms"' in text and response.status_code == 200:
             ended = await client.ended(response.json()["id"])
@@ -222,6 +224,20 @@ async def answered(client: Client, endpoint: Endpoint, path: str, query: dict[st
     return text
 
 
+HOLDING = ("/hold", "/resume")
+"""What waits by the clock until every process knows of it."""
+
+
+async def advancing(client: Client, request: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+    """Return the response to a request while time goes on."""
+    clock = client.runtime.clock
+    assert isinstance(clock, VirtualClock)
+    task = asyncio.create_task(request)
+    while not task.done():
+        await clock.advance(1_000)
+    return task.result()
+
+
 def check_cursors(text: str) -> None:
     """Check that no cursor contains a readable name."""
     for found in re.findall(r'"(?:after|before)":"([^"]*)"', text):
@@ -229,8 +245,8 @@ def check_cursors(text: str) -> None:
         assert not any(each in raw for each in (b"order", HIDDEN.encode(), b"0000"))
 
 
-ORDERED = sorted(ENDPOINTS, key=lambda each: (each.path == "/logout", each.method))
-"""Reads come first; the logout ends the session."""
+ORDERED = sorted(ENDPOINTS, key=lambda each: (each.path == "/logout", each.path in HOLDING, each.method))
+"""Reads come first; a hold refuses what would follow; the logout ends the session."""
 
 
 async def all_answers(client: Client, kind: str) -> dict[str, str]:

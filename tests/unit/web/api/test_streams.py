@@ -245,7 +245,7 @@ async def test_all_streams_share_one_read_of_the_counters(monkeypatch: pytest.Mo
     looks = []
     async with open_console(clock=clock) as client:
         store: Any = client.runtime.store
-        real = store.count_states
+        real = store.visible_counts
         await client.runtime.create("order/0", {"amount": 1})  # its chart is registered: that counts, too
 
         async def counted(kind: str) -> Any:

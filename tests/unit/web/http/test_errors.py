@@ -53,7 +53,7 @@ CALLER_MODULES = (
 
 OTHER_MODULES = {
     "argument.unknown": {"model/arguments.py"},
-    "conflict.retries": {"runtime/entities/conflicts.py"},
+    "conflict.retries": {"runtime/entities/conflicts.py", "runtime/holds/operator.py"},
     "entity.reserved": {"runtime/requests.py"},
     "read.denied": {"runtime/entities/permissions.py"},
     "context.missing": {"kernel/first_context.py"},
