@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import interlock
 from examples.order.order import CHART, CUSTOMER, ENDS, shop
 from interlock.assemble.runtimes import open as opening
 from interlock.errors import UnavailableError
@@ -246,7 +247,10 @@ async def test_an_order_is_placed_once_and_by_its_customer(tmp_path: Path) -> No
             receipt = await runtime.send("order/1", event, key=key, principal={"id": "x", "roles": list(roles)})
             return receipt.outcome
 
-        assert "duplicate" == await outcome("order.placed", "placed", "customer")
+        with pytest.raises(interlock.UsageError, match="another principal"):
+            await outcome("order.placed", "placed", "customer")
+        again = await runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
+        assert "duplicate" == again.outcome
         assert "ignored" == await outcome("order.placed", "again", "customer")
         assert "denied" == await outcome("order.placed", "other", "warehouse")
         assert "ignored" == await outcome("order.cancelled", "cancelled", "customer")

@@ -128,9 +128,10 @@ def charts(ledger: Ledger) -> list[BoundChart[Any]]:
 
 
 def entry_facts(entry: Any) -> dict[str, Any]:
-    """An entry without times, and without what follows from them."""
+    """An entry without times, what follows from them, and attempts: Temporal has those in its own history."""
     found = to_builtins(entry)
     found.pop("digest", None)
+    found.pop("attempts", None)
     found["event"].pop("time_ms", None)
     found["event"].pop("clock_ms", None)
     for effect in found.get("effects", ()):

@@ -12,4 +12,4 @@ class Migration(migrations.Migration):
 
     initial = True
     dependencies: ClassVar[list[Any]] = []
-    operations: ClassVar[list[Any]] = [UpgradeTables(sqlite=13, postgres=11)]
+    operations: ClassVar[list[Any]] = [UpgradeTables(sqlite=14, postgres=12)]
