@@ -172,8 +172,12 @@ async def test_a_hundred_killed_workers_block_no_sender_and_leave_no_file(tmp_pa
     sender = WakeupPipes(tmp_path / "orders.db", "", release)
     with listeners(tmp_path / "orders.db", 100):
         await eventually(lambda: len(sender.owners()) == 100)
-    sender.ring(frozenset(LANES))  # it opens the pipes of those that are left; none of them has a reader
-    await eventually(lambda: not any(sender.folder.iterdir()))
+
+    def is_empty() -> bool:
+        sender.ring(frozenset(LANES))  # it opens the pipes of those that are left; none has a reader, once it has ended
+        return not any(sender.folder.iterdir())
+
+    await eventually(is_empty)
     await sender.close()
 
     assert len(released) == len(set(released)), "each is released once"
