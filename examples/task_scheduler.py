@@ -54,7 +54,7 @@ async def main() -> None:
             ended: list[int] = []
             tasks = []
             for number in range(60):
-                priority = (WHENEVER, NORMAL, URGENT)[number % 3]
+                priority = (URGENT, NORMAL, WHENEVER)[number % 3]
                 task = pool.submit({"primes_below": 20_000}, priority=priority)
                 task.add_done_callback(partial(note, ended, priority))
                 tasks.append(task)
