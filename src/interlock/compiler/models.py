@@ -202,7 +202,7 @@ def _schema_of(cls: type) -> dict[str, Any]:
 def _nested_schema(cls: type) -> dict[str, Any]:
     """Return the schema of a pydantic model inside another model, without references."""
     if not is_pydantic_class(cls):
-        raise NotImplementedError
+        raise NotImplementedError  # so msgspec knows that the type has no schema
     schema = _schema_of(cls)
     inlined: dict[str, Any] = _inline(schema, schema.get("$defs", {}), ())
     return inlined

@@ -664,7 +664,7 @@ EXPECT_SENT_MAX = 500
 """Events of `expect.then` that one look sends, of one state: a second of writes, like the work after a resume."""
 
 EXPECT_AGAIN_MS = 600_000
-"""After this time the list of overdue entities is read from its begin, for what a reader of the rest has not seen, such
+"""After this time the list of overdue entities is read from its start, for what a reader of the rest has not seen, such
 as an entity that another revision has moved into the list. Each entity that has its event costs a read by its key."""
 
 EXPECT_LEASE_MS = 30_000

@@ -285,7 +285,7 @@ class _AuditVerifier:
             if name not in recorded:
                 version = self._gone[entity].version
                 message = (
-                    f"the journal of `{entity}` begins after version {version}, and no record of retention says so"
+                    f"the journal of `{entity}` starts after version {version}, and no record of retention says so"
                 )
                 self._break(entity, "retention.unrecorded", message, version)
         await self._check_records_signed()

@@ -12,6 +12,7 @@ gap, or with evidence that is shorter than the window, nothing is called unused.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -117,7 +118,7 @@ async def change_evidence(
     )
 
 
-class _Facts:
+class _Facts(ABC):
     """What both ways of reading a store find."""
 
     source: Literal["counters", "journals"]
@@ -132,17 +133,17 @@ class _Facts:
         self.living = self.others = 0
         self.gaps: list[str] = []
 
+    @abstractmethod
     async def read(self) -> None:
         """Read the store."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entities(self, states: Iterable[str]) -> int:
         """Return how many living entities on other definitions are in one of some nested states."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def oldest_ms(self, states: Sequence[str]) -> int | None:
         """Return since when the oldest of them is in the first of these states."""
-        raise NotImplementedError
 
     def is_new(self, revision: str) -> bool:
         """Whether entities of a revision are on the new definition."""

@@ -16,6 +16,7 @@ import secrets  # noqa: TID251 - keys are not an input: no program may choose th
 import shlex
 import stat
 import subprocess
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,14 +36,14 @@ MASTER_KEY_BYTES = 32
 _NONCE_TAIL = b"\0" * (12 - KID_BYTES)
 
 
-class KeyTable:
+class MasterKeys(ABC):
     """The master keys of a keyring by epoch: wraps and unwraps with them. The base of every adapter here."""
 
     is_durable = True
 
+    @abstractmethod
     def _keys(self) -> Mapping[int, bytes]:
         """Return the master keys as they are now."""
-        raise NotImplementedError
 
     def epochs(self) -> tuple[int, ...]:
         """Return the epochs with a master key, ascending."""
@@ -99,7 +100,7 @@ def _read_only(hint: str) -> UsageError:
     return UsageError("this keyring is read-only: its keys are managed elsewhere", code="keyring.read_only", hint=hint)
 
 
-class ProcessKeyring(KeyTable):
+class ProcessKeyring(MasterKeys):
     """Master keys of this process: what is sealed with them is lost when it ends. For memory stores and tests."""
 
     is_durable = False
@@ -121,7 +122,7 @@ class ProcessKeyring(KeyTable):
         self._by_epoch = {number: key for number, key in self._by_epoch.items() if number != epoch}
 
 
-class FileKeyring(KeyTable):
+class FileKeyring(MasterKeys):
     """Master keys in a file of mode 600. Another process's change is seen at the next use."""
 
     def __init__(self, path: str | Path) -> None:
@@ -250,7 +251,7 @@ def _parse_text(text: str, place: str) -> dict[int, bytes]:
     return _checked({number: key for number, _, key in pairs}, place)
 
 
-class TextKeyring(KeyTable):
+class TextKeyring(MasterKeys):
     """Master keys as a text from elsewhere, which is read once, and again when an epoch is missing."""
 
     def __init__(self, read: Callable[[], str], place: str) -> None:

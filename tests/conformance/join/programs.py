@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -45,7 +46,7 @@ def options_of(charged: list[str]) -> dict[str, Any]:
     return {"charts": [chart], "work": True, "clock": VirtualClock(SystemClock().now_ms())}
 
 
-class Blocking:
+class Blocking(ABC):
     """A program without an event loop. A driver adds `execute` and how transactions start and end."""
 
     stale_errors = STALE
@@ -55,13 +56,13 @@ class Blocking:
         self.runtime: BlockingRuntime = interlock.connect(url, **options_of(self._charged))
 
     @property
+    @abstractmethod
     def connection(self) -> Any:
         """What is joined."""
-        raise NotImplementedError
 
+    @abstractmethod
     def execute(self, statement: str) -> None:
         """Run a statement of the program."""
-        raise NotImplementedError
 
     def begin(self) -> None:
         self.execute("BEGIN")
@@ -266,7 +267,7 @@ class DjangoProgram(Blocking):
         super().close()
 
 
-class Asynchronous:
+class Asynchronous(ABC):
     """A program with an event loop, which runs only while the program is in a call."""
 
     stale_errors = STALE
@@ -280,9 +281,9 @@ class Asynchronous:
         return self.loop.run(call)
 
     @property
+    @abstractmethod
     def connection(self) -> Any:
         """What is joined."""
-        raise NotImplementedError
 
     async def _execute(self, statement: str) -> None:
         await self.connection.execute(statement)

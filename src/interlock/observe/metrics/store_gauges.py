@@ -1,10 +1,10 @@
 """What the store as a whole contains, for metrics: entities and ages by state, work by lane.
 
-Rule 1: everything is a counter or the begin of an index range: a scrape costs the same for ten entities and for ten
+Rule 1: everything is a counter or the start of an index range: a scrape costs the same for ten entities and for ten
 million. A store without counters has none of it.
 Rule 2: a kind with hidden states is left out, as it is for a user of the console without `read:sensitive`: every count
 would disclose them. So is a kind with a revision whose chart is unknown here. While there is such a kind, lanes are
-left out, because their rows are not told apart by kind.
+left out, because their rows do not name a kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from interlock.runtime.reading.readers import ReaderViews
 from interlock.runtime.runtime import Runtime
 
 NO_RIGHTS = {"id": "metrics"}
-"""The reader of metrics: whoever gets the text."""
+"""The reader of metrics: the person or program that gets the text."""
 
 
 class ShownKinds(Struct, frozen=True):

@@ -176,7 +176,7 @@ class EntityTurn:
         self._principal = principal
 
     def try_enter(self) -> bool:
-        """Take the turn if no other caller has it; False otherwise. Whoever took it calls `leave`.
+        """Take the turn if no other caller has it; False otherwise. The caller that took it calls `leave`.
 
         For the send: `async with` costs two coroutines, and most entities have one caller.
         """
@@ -186,7 +186,7 @@ class EntityTurn:
         return True
 
     async def enter(self) -> None:
-        """Take the turn, and wait for it if others have it. Whoever took it calls `leave`."""
+        """Take the turn, and wait for it if others have it. The caller that took it calls `leave`."""
         if self.try_enter():
             return
         mailboxes, entity = self._mailboxes, self._entity

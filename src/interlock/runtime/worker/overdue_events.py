@@ -9,7 +9,7 @@ after a kill between the append and anything else the event is a duplicate. A st
 have got the event before that is left out, unless it has not changed since it entered the state.
 Rule 4: the event never reaches another state. It is sent to the version of the list, in which the entity is in the
 state; one that has changed meanwhile is found again in the next pass, if it is still there.
-Rule 5: the list is read from its begin again after a while, next to the entities that come due: for held entities, and
+Rule 5: the list is read from its start again after a while, next to the entities that come due: for held entities, and
 those whose chart this process lacks, a minute later.
 """
 

@@ -32,7 +32,7 @@ class JoinedSqlStore(Store):
         self._tenant = tenant
 
     async def _ask(self, questions: Questions[T]) -> T:
-        """Run questions on the caller's connection."""
+        """Run questions on the caller's connection. Each database has its own."""
         raise NotImplementedError
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -215,15 +215,7 @@ def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
 @pass_terminal
 def pause(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, principal: str | None) -> int:
     """The process of the migration waits. Entities continue on the revision that they have."""
-    url, (kind,) = split_words(words, "KIND")
-    assert kind is not None
-
-    async def work() -> MigrationStatus:
-        async with open_for_writing(url) as runtime:
-            return await pause_migration(runtime, kind, who=principal or user_name(), reason=reason)
-
-    terminal.report(f"{run(work()).id} is paused")
-    return exit_codes.OK
+    return _report_act(terminal, words, pause_migration, "paused", principal=principal, reason=reason)
 
 
 @example("interlock migrate resume sqlite:///orders.db order")
@@ -235,15 +227,7 @@ def pause(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, pri
 @pass_terminal
 def resume(terminal: Terminal, words: tuple[str, ...], *, reason: str | None, principal: str | None) -> int:
     """Continues it in its own process. If that process has ended, run `interlock migrate apply` again."""
-    url, (kind,) = split_words(words, "KIND")
-    assert kind is not None
-
-    async def work() -> MigrationStatus:
-        async with open_for_writing(url) as runtime:
-            return await resume_migration(runtime, kind, who=principal or user_name(), reason=reason)
-
-    terminal.report(f"{run(work()).id} is resumed")
-    return exit_codes.OK
+    return _report_act(terminal, words, resume_migration, "resumed", principal=principal, reason=reason)
 
 
 @example("interlock migrate undo sqlite:///orders.db order --reason 'wrong mapping'")
@@ -270,6 +254,26 @@ def undo(
             return migration.report()
 
     return _print_report(terminal, run(work()), verb="returned", as_json=as_json)
+
+
+def _report_act(
+    terminal: Terminal,
+    words: tuple[str, ...],
+    act: Callable[..., Awaitable[MigrationStatus]],
+    done: str,
+    *,
+    principal: str | None,
+    reason: str | None,
+) -> int:
+    """Pause or resume the newest migration of a kind, and print what was done."""
+    url, (kind,) = split_words(words, "KIND")
+
+    async def work() -> MigrationStatus:
+        async with open_for_writing(url) as runtime:
+            return await act(runtime, kind, who=principal or user_name(), reason=reason)
+
+    terminal.report(f"{run(work()).id} is {done}")
+    return exit_codes.OK
 
 
 def _only_chart(name: str) -> BoundChart:
